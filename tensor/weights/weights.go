@@ -1,0 +1,232 @@
+package weights
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rag2/internal/mmapfile"
+)
+
+// ErrNotOurs reports a file that is neither safetensors nor GGUF.
+var ErrNotOurs = errors.New("neither a safetensors nor a GGUF file")
+
+// ErrNoTensor reports a tensor that the file does not hold.
+var ErrNoTensor = errors.New("no such tensor")
+
+// ErrCorrupt reports a file whose contents contradict each other or its size.
+type ErrCorrupt struct {
+	File, Section string
+	Offset        int64 // bytes from the start of the file
+	Reason        string
+}
+
+func (e *ErrCorrupt) Error() string {
+	return fmt.Sprintf("%s: %s at byte %d: %s; the file is damaged or cut, fetch it again", e.File, e.Section, e.Offset, e.Reason)
+}
+
+// DType is a storage type: F32, F16, BF16, F64, I8, I32, I64, U8, BOOL, or a GGUF block type.
+type DType string
+
+const (
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+	F64  DType = "F64"
+	I8   DType = "I8"
+	I16  DType = "I16"
+	I32  DType = "I32"
+	I64  DType = "I64"
+	U8   DType = "U8"
+	Bool DType = "BOOL"
+	Q4_0 DType = "Q4_0"
+	Q4_1 DType = "Q4_1"
+	Q5_0 DType = "Q5_0"
+	Q5_1 DType = "Q5_1"
+	Q8_0 DType = "Q8_0"
+	Q4_K DType = "Q4_K"
+	Q5_K DType = "Q5_K"
+	Q6_K DType = "Q6_K"
+)
+
+// block is the number of elements and bytes of a type's smallest unit.
+var block = map[DType]struct{ n, bytes int }{
+	F32: {1, 4}, F16: {1, 2}, BF16: {1, 2}, F64: {1, 8}, I8: {1, 1}, I16: {1, 2}, I32: {1, 4}, I64: {1, 8}, U8: {1, 1}, Bool: {1, 1},
+	Q4_0: {32, 18}, Q4_1: {32, 20}, Q5_0: {32, 22}, Q5_1: {32, 24}, Q8_0: {32, 34},
+	Q4_K: {256, 144}, Q5_K: {256, 176}, Q6_K: {256, 210},
+}
+
+// Info describes a tensor.
+type Info struct {
+	DType DType
+	Shape []int // row-major: the last dimension varies fastest
+	Bytes int
+	data  []byte
+}
+
+// Len is the number of elements.
+func (i Info) Len() int {
+	n := 1
+	for _, d := range i.Shape {
+		n *= d
+	}
+	return n
+}
+
+// File is an open set of weights.
+type File struct {
+	maps    []*mmapfile.File
+	tensors map[string]Info
+	names   []string
+	meta    map[string]any
+	format  string
+	path    string
+}
+
+// Open opens path: a .safetensors or .gguf file, told apart by their first
+// bytes, or a directory that holds model.safetensors, an index of shards, or
+// one .gguf file.
+func Open(path string) (*File, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open weights: %w", err)
+	}
+	if st.IsDir() {
+		for _, n := range []string{"model.safetensors", "model.safetensors.index.json"} {
+			if p := filepath.Join(path, n); exists(p) {
+				return OpenSafetensors(p)
+			}
+		}
+		g, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
+		if len(g) == 1 {
+			return OpenGGUF(g[0])
+		}
+		if len(g) > 1 {
+			return nil, fmt.Errorf("open weights: %s holds %d .gguf files; name one of them", path, len(g))
+		}
+		return nil, fmt.Errorf("open weights: %s holds no model.safetensors, model.safetensors.index.json or .gguf file: %w", path, os.ErrNotExist)
+	}
+	if strings.HasSuffix(path, ".index.json") {
+		return OpenSafetensors(path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var head [9]byte
+	n, _ := f.Read(head[:])
+	f.Close()
+	switch {
+	case n >= 4 && string(head[:4]) == "GGUF":
+		return OpenGGUF(path)
+	case n == 9 && head[8] == '{':
+		return OpenSafetensors(path)
+	}
+	return nil, fmt.Errorf("%s: %w (first bytes %q)", path, ErrNotOurs, head[:n])
+}
+
+func exists(p string) bool {
+	st, err := os.Stat(p)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// Names lists the tensors, sorted.
+func (f *File) Names() []string { return f.names }
+
+// Format is "safetensors" or "gguf".
+func (f *File) Format() string { return f.format }
+
+// Path is what was opened.
+func (f *File) Path() string { return f.path }
+
+// Has reports whether the tensor exists.
+func (f *File) Has(name string) bool { _, ok := f.tensors[name]; return ok }
+
+// Info describes a tensor.
+func (f *File) Info(name string) (Info, error) {
+	i, ok := f.tensors[name]
+	if !ok {
+		return Info{}, fmt.Errorf("%s: tensor %q: %w", f.path, name, ErrNoTensor)
+	}
+	return i, nil
+}
+
+// Raw is the tensor's mapped bytes.
+func (f *File) Raw(name string) ([]byte, error) {
+	i, err := f.Info(name)
+	return i.data, err
+}
+
+// Meta is the GGUF metadata, or the __metadata__ strings of safetensors.
+func (f *File) Meta() map[string]any { return f.meta }
+
+// Float32 returns the tensor's elements as float32 in a slice of its own.
+func (f *File) Float32(name string) ([]float32, error) {
+	i, err := f.Info(name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float32, i.Len())
+	err = mmapfile.Guard(func() error { return Dequantize(i.DType, i.data, out) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
+	}
+	return out, nil
+}
+
+// Close unmaps the files.
+func (f *File) Close() error {
+	var err error
+	for _, m := range f.maps {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+func (f *File) finish() {
+	for n := range f.tensors {
+		f.names = append(f.names, n)
+	}
+	slices.Sort(f.names)
+}
+
+// byteSize is the storage of shape in dtype. The last dimension must hold whole blocks.
+func byteSize(dt DType, shape []int) (int, error) {
+	b, ok := block[dt]
+	if !ok {
+		return 0, fmt.Errorf("storage type %s is not read", dt)
+	}
+	n := 1
+	for _, d := range shape {
+		if d < 0 || (d > 0 && n > math.MaxInt/16/d) {
+			return 0, fmt.Errorf("shape %v is out of range", shape)
+		}
+		n *= d
+	}
+	if b.n > 1 && (len(shape) == 0 || shape[len(shape)-1]%b.n != 0) {
+		return 0, fmt.Errorf("shape %v: rows of %s hold whole blocks of %d", shape, dt, b.n)
+	}
+	return n / b.n * b.bytes, nil
+}
+
+func f16(b []byte) float32 { return halfToFloat(binary.LittleEndian.Uint16(b)) }
+
+// halfToFloat converts an IEEE 754 binary16 bit pattern.
+func halfToFloat(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	exp := uint32(h>>10) & 31
+	man := uint32(h) & 1023
+	switch exp {
+	case 0:
+		f := float32(man) * (1.0 / (1 << 24))
+		return math.Float32frombits(math.Float32bits(f) | sign)
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+}
