@@ -63,6 +63,8 @@ def parity(models_dir, files):
     from transformers import AutoTokenizer
     toks = {"minilm": Tokenizer.from_file(f"{models_dir}/minilm/tokenizer.json"),
             "smollm2": AutoTokenizer.from_pretrained(f"{models_dir}/smollm2", gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf").backend_tokenizer}
+    # transformers drops the "smollm" pre-tokenizer that the GGUF names; the model was trained with it.
+    toks["smollm2"].pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     for t in toks.values(): t.no_truncation(); t.no_padding()
     for fn in files:
         for line in gzip.open(fn, "rt"):

@@ -1,0 +1,5 @@
+//go:build !cgo || !(linux || darwin)
+
+package tensor
+
+const xlaBuilt = false
