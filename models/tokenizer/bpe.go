@@ -224,10 +224,8 @@ func (b *BPE) EncodePair(x, y string, maxLen int) Encoding {
 	return e
 }
 
-// EncodeSpecial implements Tokenizer.
-func (b *BPE) EncodeSpecial(dst []int32, text string) []int32 {
-	return b.special.encode(dst, text, b.AppendPlain)
-}
+// SplitSpecial implements Tokenizer.
+func (b *BPE) SplitSpecial(text string) []Piece { return b.special.split(text) }
 
 // Decode implements Tokenizer. Bytes that are not UTF-8 become U+FFFD.
 func (b *BPE) Decode(ids []int32) string {

@@ -4,8 +4,8 @@
 //
 // Texts are user data: a string such as "[SEP]" or "<|im_end|>" inside a text is
 // encoded as the characters it consists of, never as the control token of that
-// name. Control tokens enter through templates (pairs, chat) alone; EncodeSpecial
-// is for those.
+// name. Control tokens enter through templates (pairs, chat) alone, which cut
+// their own text with SplitSpecial.
 //
 // A Tokenizer is safe for concurrent use. Invalid UTF-8 is read as U+FFFD.
 package tokenizer

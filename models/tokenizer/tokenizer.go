@@ -13,6 +13,12 @@ type Encoding struct {
 	Truncated int     // tokens dropped to meet the length limit
 }
 
+// Piece is a special token, or (ID -1) text without any.
+type Piece struct {
+	Text string
+	ID   int32
+}
+
 // Tokenizer maps text to ids and back. Lengths count special tokens; a limit of
 // 0 or less means none.
 type Tokenizer interface {
@@ -24,9 +30,9 @@ type Tokenizer interface {
 	// long, tokens are taken off the longer text first (Hugging Face's
 	// longest_first).
 	EncodePair(a, b string, maxLen int) Encoding
-	// EncodeSpecial appends the ids of text in which the vocabulary's special
-	// tokens are recognised: for template text that the caller wrote.
-	EncodeSpecial(dst []int32, text string) []int32
+	// SplitSpecial cuts text at the vocabulary's special tokens: for template
+	// text that the caller wrote.
+	SplitSpecial(text string) []Piece
 	// Decode gives the text of ids; special tokens are left out.
 	Decode(ids []int32) string
 	// TokenID finds a token by its vocabulary string.
@@ -98,8 +104,8 @@ func (s *specials) next(text string, from int) (start, end int, id int32, ok boo
 	return 0, 0, 0, false
 }
 
-// encode appends text with its special tokens recognised.
-func (s *specials) encode(dst []int32, text string, plain func([]int32, string) []int32) []int32 {
+// split cuts text at special tokens.
+func (s *specials) split(text string) (out []Piece) {
 	at := 0
 	for {
 		start, end, id, ok := s.next(text, at)
@@ -107,15 +113,15 @@ func (s *specials) encode(dst []int32, text string, plain func([]int32, string) 
 			break
 		}
 		if start > at {
-			dst = plain(dst, text[at:start])
+			out = append(out, Piece{text[at:start], -1})
 		}
-		dst = append(dst, id)
+		out = append(out, Piece{text[start:end], id})
 		at = end
 	}
 	if at < len(text) {
-		dst = plain(dst, text[at:])
+		out = append(out, Piece{text[at:], -1})
 	}
-	return dst
+	return out
 }
 
 // valid returns text with invalid UTF-8 replaced by U+FFFD.

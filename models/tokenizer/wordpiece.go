@@ -211,10 +211,8 @@ func (w *WordPiece) EncodePair(a, b string, maxLen int) Encoding {
 	return e
 }
 
-// EncodeSpecial implements Tokenizer.
-func (w *WordPiece) EncodeSpecial(dst []int32, text string) []int32 {
-	return w.special.encode(dst, text, w.AppendPlain)
-}
+// SplitSpecial implements Tokenizer.
+func (w *WordPiece) SplitSpecial(text string) []Piece { return w.special.split(text) }
 
 // Decode joins pieces with spaces, continuation pieces without.
 func (w *WordPiece) Decode(ids []int32) string {

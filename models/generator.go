@@ -1,0 +1,364 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"rag2/models/chat"
+	"rag2/models/llama"
+	"rag2/models/tokenizer"
+	"rag2/tensor"
+)
+
+// ErrContext reports a prompt that leaves no room in the model's context.
+var ErrContext = errors.New("prompt does not fit the model's context")
+
+// Llama implements Generator and TokenScorer with a network of the Llama family.
+// Calls are served one at a time; a prompt that begins like the previous one
+// reuses its key-value cache.
+type Llama struct {
+	name     string
+	model    *llama.Model
+	tok      tokenizer.Tokenizer
+	template *chat.Template
+	stop     map[int32]bool
+	context  int
+
+	mu      sync.Mutex
+	session *llama.Session
+}
+
+var (
+	_ Generator   = (*Llama)(nil)
+	_ TokenScorer = (*Llama)(nil)
+)
+
+// OpenGenerator loads a Hugging Face directory or a GGUF file (or a directory that
+// holds one). maxContext lowers the model's context length (0 = the model's own).
+func OpenGenerator(e *tensor.Engine, path string, maxContext int) (*Llama, error) {
+	m, w, err := llama.Open(e, path)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	g := &Llama{name: filepath.Base(w.Path()), model: m, stop: map[int32]bool{}, context: m.Config.Context, session: m.NewSession()}
+	if maxContext > 0 {
+		g.context = min(g.context, maxContext)
+	}
+	if err := g.openVocabulary(path, w.Format() == "gguf", w.Path(), w.Meta()); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Llama) openVocabulary(path string, gguf bool, file string, meta map[string]any) error {
+	var source, bos, eos string
+	var err error
+	if gguf {
+		if g.tok, err = tokenizer.FromGGUF(file, meta); err != nil {
+			return err
+		}
+		source, _ = meta["tokenizer.chat_template"].(string)
+		id := func(key string) string {
+			if v, ok := meta[key].(uint32); ok {
+				return g.tok.Token(int32(v))
+			}
+			return ""
+		}
+		bos, eos = id("tokenizer.ggml.bos_token_id"), id("tokenizer.ggml.eos_token_id")
+	} else {
+		if g.tok, err = tokenizer.Load(path); err != nil {
+			return err
+		}
+		g.name = filepath.Base(path)
+		if source, bos, eos, err = readTokenizerConfig(path); err != nil {
+			return err
+		}
+	}
+	for _, s := range []string{eos, "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>"} {
+		if id, ok := g.tok.TokenID(s); ok && s != "" {
+			g.stop[id] = true
+		}
+	}
+	if g.tok.VocabSize() > g.model.Config.Vocab {
+		return fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", file, g.tok.VocabSize(), g.model.Config.Vocab)
+	}
+	if source == "" {
+		return fmt.Errorf("%s: no chat template; instruction-tuned models carry one", file)
+	}
+	if g.template, err = chat.Parse(source, bos, eos); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// readTokenizerConfig reads the chat template and the names of the boundary tokens.
+func readTokenizerConfig(dir string) (template, bos, eos string, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
+	if err != nil {
+		return "", "", "", fmt.Errorf("chat template: %w", err)
+	}
+	var j struct {
+		Template json.RawMessage `json:"chat_template"`
+		BOS      json.RawMessage `json:"bos_token"`
+		EOS      json.RawMessage `json:"eos_token"`
+	}
+	if err := json.Unmarshal(b, &j); err != nil {
+		return "", "", "", fmt.Errorf("%s/tokenizer_config.json: %w", dir, err)
+	}
+	str := func(raw json.RawMessage) string {
+		var s string
+		var o struct{ Content string }
+		if json.Unmarshal(raw, &s) == nil {
+			return s
+		}
+		_ = json.Unmarshal(raw, &o)
+		return o.Content
+	}
+	template = str(j.Template)
+	if t, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja")); err == nil {
+		template = string(t)
+	}
+	return template, str(j.BOS), str(j.EOS), nil
+}
+
+// prompt renders messages and opens the assistant's turn.
+func (g *Llama) prompt(messages []Message) ([]int32, error) {
+	turns := make([]chat.Turn, len(messages))
+	for i, m := range messages {
+		turns[i] = chat.Turn{Role: m.Role, Content: m.Content}
+	}
+	parts, err := g.template.Render(turns)
+	if err != nil {
+		return nil, err
+	}
+	return chat.Encode(g.tok, parts), nil
+}
+
+// Chat implements Generator.
+func (g *Llama) Chat(ctx context.Context, messages []Message, opt GenerateOptions) (Completion, error) {
+	ids, err := g.prompt(messages)
+	if err != nil {
+		return Completion{}, err
+	}
+	if opt.MaxTokens == 0 {
+		opt.MaxTokens = 512
+	}
+	c := Completion{Model: g.name, PromptTokens: len(ids), FinishReason: "length"}
+	room := g.context - len(ids)
+	if room < 1 {
+		return c, fmt.Errorf("%w: %d tokens of %d", ErrContext, len(ids), g.context)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.session.Reuse(ids)
+	logits, err := g.session.Feed(ctx, ids[n:])
+	if err != nil {
+		return c, err
+	}
+	sampler := newSampler(opt)
+	var out []int32
+	text := ""
+	for range min(opt.MaxTokens, room) {
+		id, logp := sampler.next(logits)
+		if g.stop[id] {
+			c.FinishReason = "stop"
+			break
+		}
+		out = append(out, id)
+		if opt.Logprobs {
+			c.Logprobs = append(c.Logprobs, logp)
+		}
+		full := g.tok.Decode(out)
+		cut := stopAt(full, opt.Stop)
+		if cut >= 0 {
+			full = full[:cut]
+			c.FinishReason = "stop"
+		}
+		if opt.OnToken != nil {
+			if safe := streamable(full, cut >= 0); len(safe) > len(text) {
+				opt.OnToken(safe[len(text):])
+				text = safe
+			}
+		}
+		c.Text = full
+		if cut >= 0 || len(out) >= min(opt.MaxTokens, room) {
+			break
+		}
+		if logits, err = g.session.Feed(ctx, []int32{id}); err != nil {
+			return c, err
+		}
+	}
+	if opt.OnToken != nil && len(c.Text) > len(text) {
+		opt.OnToken(c.Text[len(text):])
+	}
+	c.NewTokens = len(out)
+	for _, id := range out {
+		c.Tokens = append(c.Tokens, int(id))
+	}
+	return c, nil
+}
+
+// stopAt is the position of the first stop string in text, or -1.
+func stopAt(text string, stop []string) int {
+	at := -1
+	for _, s := range stop {
+		if i := strings.Index(text, s); s != "" && i >= 0 && (at < 0 || i < at) {
+			at = i
+		}
+	}
+	return at
+}
+
+// streamable is the part of text whose last character is complete: decoding shows
+// unfinished UTF-8 as U+FFFD.
+func streamable(text string, done bool) string {
+	if done {
+		return text
+	}
+	return strings.TrimRight(text, string(utf8.RuneError))
+}
+
+// ScoreContinuation implements TokenScorer.
+func (g *Llama) ScoreContinuation(ctx context.Context, messages []Message, continuation string) ([]int, []float64, error) {
+	ids, err := g.prompt(messages)
+	if err != nil {
+		return nil, nil, err
+	}
+	target := g.tok.AppendPlain(nil, continuation)
+	if len(target) == 0 {
+		return nil, nil, fmt.Errorf("score: the continuation is empty")
+	}
+	all := append(slices.Clone(ids), target...)
+	if len(all) > g.context {
+		return nil, nil, fmt.Errorf("%w: %d tokens of %d", ErrContext, len(all), g.context)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// Everything before the prompt's last token only fills the cache.
+	n := g.session.Reuse(ids)
+	if len(ids)-1 > n {
+		if _, err := g.session.Feed(ctx, ids[n:len(ids)-1]); err != nil {
+			return nil, nil, err
+		}
+	}
+	logp, err := g.session.Score(ctx, all[len(ids)-1:len(all)-1], target)
+	if err != nil {
+		return nil, nil, err
+	}
+	tokens, lp := make([]int, len(target)), make([]float64, len(target))
+	for i := range target {
+		tokens[i], lp[i] = int(target[i]), float64(logp[i])
+	}
+	return tokens, lp, nil
+}
+
+// CountTokens implements Generator.
+func (g *Llama) CountTokens(messages []Message) (int, bool) {
+	ids, err := g.prompt(messages)
+	if err != nil {
+		return 0, false
+	}
+	return len(ids), true
+}
+
+// ContextLength implements Generator.
+func (g *Llama) ContextLength() int { return g.context }
+
+// Name implements Generator.
+func (g *Llama) Name() string { return g.name }
+
+// Close implements Generator.
+func (g *Llama) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.session.Close()
+	g.model.Close()
+	return nil
+}
+
+// sampler chooses the next token.
+type sampler struct {
+	opt GenerateOptions
+	rng *rand.Rand
+	idx []int32
+}
+
+func newSampler(opt GenerateOptions) *sampler {
+	return &sampler{opt: opt, rng: rand.New(rand.NewPCG(opt.Seed, 0x9e3779b97f4a7c15))}
+}
+
+// next returns a token and its log-probability under the unmodified distribution.
+func (s *sampler) next(logits []float32) (int32, float64) {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	if s.opt.Temperature <= 0 {
+		if !s.opt.Logprobs {
+			return int32(best), 0
+		}
+		return int32(best), logProb(logits, best)
+	}
+	// Nucleus: the most probable tokens whose mass reaches TopP.
+	t, top := s.opt.Temperature, float64(logits[best])
+	if s.idx == nil {
+		s.idx = make([]int32, len(logits))
+	}
+	for i := range s.idx {
+		s.idx[i] = int32(i)
+	}
+	slices.SortFunc(s.idx, func(a, b int32) int {
+		if logits[a] != logits[b] {
+			if logits[a] > logits[b] {
+				return -1
+			}
+			return 1
+		}
+		return int(a - b)
+	})
+	total := 0.0
+	for _, i := range s.idx {
+		total += math.Exp((float64(logits[i]) - top) / t)
+	}
+	limit := total
+	if s.opt.TopP > 0 && s.opt.TopP < 1 {
+		limit = s.opt.TopP * total
+	}
+	mass, n := 0.0, 0
+	for n < len(s.idx) && mass < limit {
+		mass += math.Exp((float64(logits[s.idx[n]]) - top) / t)
+		n++
+	}
+	u := s.rng.Float64() * mass
+	for _, i := range s.idx[:n] {
+		if u -= math.Exp((float64(logits[i]) - top) / t); u < 0 {
+			return i, logProb(logits, int(i))
+		}
+	}
+	i := s.idx[max(n-1, 0)]
+	return i, logProb(logits, int(i))
+}
+
+// logProb is the log-softmax of logits at i.
+func logProb(logits []float32, i int) float64 {
+	top := slices.Max(logits)
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v - top))
+	}
+	return float64(logits[i]-top) - math.Log(sum)
+}
