@@ -61,7 +61,7 @@ func (a *app) diagnose(c *cobra.Command) []check {
 		}
 		out = append(out, check{"engine " + name, true, e.Describe()})
 		for _, w := range e.Warnings {
-			out = append(out, check{"engine " + name, false, w})
+			out = append(out, check{"warning", false, w})
 		}
 		if name == "auto" {
 			engine = e
