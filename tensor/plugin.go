@@ -11,24 +11,27 @@ import (
 
 // FindPlugin names the PJRT plugin file of "xla:cpu" or "xla:cuda". It looks, in
 // this order, at Options.Plugin, the environment (RAG2_PJRT_PLUGIN for either,
-// when the file's name fits), rag2's data directory and cache (xla/), and
-// python3's site-packages (the wheels fastatomstruct-xla-cpu and jax-cuda12/13-pjrt).
-// The path is absolute.
+// when the file's name fits), xla/ in rag2's data directory and caches (Options.Home
+// or $RAG2_HOME, $RAG2_CACHE, the user's cache directory), and python3's site-packages
+// (the wheels fastatomstruct-xla-cpu and jax-cuda12/13-pjrt). The path is absolute.
+// Errors wrap ErrUnavailable and list where was looked.
 func FindPlugin(engine string, opt Options) (string, error) {
-	cuda := engine == "xla:cuda"
 	if opt.Plugin != "" {
 		return pluginFile(engine, opt.Plugin)
 	}
-	if p := os.Getenv("RAG2_PJRT_PLUGIN"); p != "" && strings.Contains(filepath.Base(p), "cuda") == cuda {
+	if p := os.Getenv("RAG2_PJRT_PLUGIN"); p != "" && fits(engine, p) {
 		return pluginFile(engine, p)
 	}
 	file := "libpjrt_cpu.so"
+	cuda := engine == "xla:cuda"
 	if cuda {
 		file = "xla_cuda_plugin.so"
 	}
 	var dirs []string
 	if opt.Home != "" {
 		dirs = append(dirs, opt.Home)
+	} else if d := os.Getenv("RAG2_HOME"); d != "" {
+		dirs = append(dirs, d)
 	}
 	if d := os.Getenv("RAG2_CACHE"); d != "" {
 		dirs = append(dirs, d)
@@ -53,6 +56,11 @@ func FindPlugin(engine string, opt Options) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w: no PJRT plugin %s in %s/xla or python3's site-packages; set RAG2_PJRT_PLUGIN to its path", engine, ErrUnavailable, file, strings.Join(dirs, "/xla, "))
+}
+
+// fits tells by its file name whether a plugin is meant for the engine.
+func fits(engine, plugin string) bool {
+	return strings.Contains(strings.ToLower(filepath.Base(plugin)), "cuda") == (engine == "xla:cuda")
 }
 
 func isFile(p string) bool {
