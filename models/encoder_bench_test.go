@@ -39,6 +39,9 @@ func BenchmarkEncodeQuery(b *testing.B) {
 			}
 			text := []string{words(24)}
 			b.Run(fmt.Sprintf("engine=%s/model=%s/tokens=24", name, model), func(b *testing.B) {
+				if _, _, err := enc.EncodeQueries(context.Background(), text); err != nil { // compiles
+					b.Fatal(err)
+				}
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, _, err := enc.EncodeQueries(context.Background(), text); err != nil {
@@ -67,6 +70,9 @@ func BenchmarkEncodeArticles(b *testing.B) {
 					texts[i] = Article{Body: words(n - i%4)}
 				}
 				b.Run(fmt.Sprintf("engine=%s/model=%s/tokens=%d", name, model, n), func(b *testing.B) {
+					if _, _, err := enc.EncodeArticles(context.Background(), texts); err != nil { // compiles
+						b.Fatal(err)
+					}
 					tokens := 0
 					for b.Loop() {
 						_, r, err := enc.EncodeArticles(context.Background(), texts)
@@ -94,6 +100,9 @@ func BenchmarkRerank(b *testing.B) {
 			texts[i] = words(100 + i)
 		}
 		b.Run(fmt.Sprintf("engine=%s/model=tiny/pairs=32", name), func(b *testing.B) {
+			if _, _, err := ce.Score(context.Background(), words(20), texts); err != nil { // compiles
+				b.Fatal(err)
+			}
 			for b.Loop() {
 				if _, _, err := ce.Score(context.Background(), words(20), texts); err != nil {
 					b.Fatal(err)

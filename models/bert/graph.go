@@ -1,0 +1,86 @@
+package bert
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	"github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+)
+
+// build writes the network for one bucket.
+func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
+	c := m.Config
+	w := map[string]*graph.Node{}
+	for i, n := range m.names {
+		w[n] = graph.Parameter(g, n, m.shapes[i])
+	}
+	ids := graph.Parameter(g, "ids", shapes.Make(dtypes.Int32, batch, length))
+	types := graph.Parameter(g, "types", shapes.Make(dtypes.Int32, batch, length))
+	lens := graph.Parameter(g, "lens", shapes.Make(dtypes.Int32, batch))
+	rows := batch * length
+	h := c.Hidden
+
+	embed := func(table, idx *graph.Node) *graph.Node {
+		return graph.Gather(table, graph.Reshape(idx, rows, 1))
+	}
+	x := graph.Add(embed(w["embeddings.word_embeddings.weight"], ids), embed(w["embeddings.token_type_embeddings.weight"], types))
+	pos := graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange())
+	x = graph.Add(graph.Reshape(x, batch, length, h), graph.Reshape(pos, 1, length, h))
+	x = graph.Reshape(x, rows, h)
+	norm := func(x *graph.Node, n string) *graph.Node { return layerNorm(x, w[n+".weight"], w[n+".bias"], c.Eps) }
+	linear := func(x *graph.Node, n string) *graph.Node {
+		y := graph.DotGeneral(x, []int{1}, nil, w[n+".weight"], []int{1}, nil)
+		return graph.Add(y, graph.Reshape(w[n+".bias"], 1, y.Shape().Dimensions[1]))
+	}
+	x = norm(x, "embeddings.LayerNorm")
+
+	// mask is true at real tokens: [batch, 1, 1, length]
+	idx := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
+	real := graph.LessThan(idx, graph.BroadcastToDims(graph.Reshape(lens, batch, 1), batch, length))
+	mask := graph.BroadcastToDims(graph.Reshape(real, batch, 1, 1, length), batch, c.Heads, length, length)
+	d := h / c.Heads
+	minus := graph.BroadcastToDims(graph.Scalar(g, dtypes.Float32, -1e9), batch, c.Heads, length, length)
+	for i := range c.Layers {
+		p := fmt.Sprintf("encoder.layer.%d.", i)
+		heads := func(n string) *graph.Node { return graph.Reshape(linear(x, p+n), batch, length, c.Heads, d) }
+		q, k, v := heads("attention.self.query"), heads("attention.self.key"), heads("attention.self.value")
+		s := graph.Einsum("blnd,bmnd->bnlm", q, k)
+		s = graph.MulScalar(s, 1/math.Sqrt(float64(d)))
+		a := graph.Softmax(graph.Where(mask, s, minus), -1)
+		ctx := graph.Einsum("bnlm,bmnd->blnd", a, v)
+		y := linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense")
+		x = norm(graph.Add(x, y), p+"attention.output.LayerNorm")
+		y = linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense")
+		x = norm(graph.Add(x, y), p+"output.LayerNorm")
+	}
+	x = graph.Reshape(x, batch, length, h)
+	if m.head == Mean {
+		keep := graph.ConvertDType(graph.BroadcastToDims(graph.Reshape(real, batch, length, 1), batch, length, h), dtypes.Float32)
+		sum := graph.ReduceSum(graph.Mul(x, keep), 1)
+		n := graph.ConvertDType(graph.Reshape(lens, batch, 1), dtypes.Float32)
+		return graph.Div(sum, graph.BroadcastToDims(n, batch, h))
+	}
+	cls := graph.Reshape(graph.Slice(x, graph.AxisRange(), graph.AxisRange(0, 1), graph.AxisRange()), batch, h)
+	if m.head == Classifier {
+		cls = linear(graph.Tanh(linear(cls, "pooler.dense")), "classifier")
+	}
+	return cls
+}
+
+// layerNorm over the last axis of x [rows, hidden]; 1/Sqrt rather than Rsqrt,
+// which has no gradient in GoMLX.
+func layerNorm(x, gain, bias *graph.Node, eps float64) *graph.Node {
+	h := x.Shape().Dimensions[1]
+	mean := graph.ReduceAndKeep(x, graph.ReduceMean, -1)
+	d := graph.Sub(x, mean)
+	variance := graph.ReduceAndKeep(graph.Mul(d, d), graph.ReduceMean, -1)
+	y := graph.Div(d, graph.Sqrt(graph.AddScalar(variance, eps)))
+	return graph.Add(graph.Mul(y, graph.Reshape(gain, 1, h)), graph.Reshape(bias, 1, h))
+}
+
+// gelu is x·Φ(x) with the exact error function.
+func gelu(x *graph.Node) *graph.Node {
+	return graph.Mul(graph.MulScalar(x, 0.5), graph.AddScalar(graph.Erf(graph.MulScalar(x, 1/math.Sqrt2)), 1))
+}
