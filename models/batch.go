@@ -13,6 +13,8 @@ import (
 // lengthBuckets are the padded lengths that graphs are compiled for.
 var lengthBuckets = []int{16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024}
 
+// bucketLength is the padded length of n tokens, at most limit (the model's
+// positions).
 func bucketLength(n, limit int) int {
 	for _, b := range lengthBuckets {
 		if n <= b {
@@ -22,65 +24,103 @@ func bucketLength(n, limit int) int {
 	return limit
 }
 
-// batchTokens is the padded size of a batch.
-const batchTokens = 4096
+// defaultBatchTokens is the padded size of a batch unless the caller says otherwise.
+const defaultBatchTokens = 4096
+
+// bucketCount is the number of shapes that forward can ask for: an upper bound of
+// compilations.
+func bucketCount(positions, budget int) int {
+	n, last := 0, 0
+	for _, b := range append(slices.Clone(lengthBuckets), positions) {
+		if b = min(b, positions); b <= last {
+			continue
+		}
+		last = b
+		n++
+		for batch := 2; batch*b <= budget; batch *= 2 {
+			n++
+		}
+	}
+	return n
+}
+
+// span is one batch: encodings order[at:at+n], padded to batch rows of length tokens.
+type span struct{ at, n, batch, length int }
+
+// plan cuts encodings, sorted by falling length, into batches: lengths from
+// lengthBuckets, rows in powers of two, at most budget padded tokens (one row when a
+// single text is longer).
+func plan(lengths []int, positions, budget int) []span {
+	var out []span
+	for at := 0; at < len(lengths); {
+		length := bucketLength(lengths[at], positions)
+		batch := 1
+		for batch*2*length <= budget && batch < len(lengths)-at {
+			batch *= 2
+		}
+		n := min(batch, len(lengths)-at)
+		out = append(out, span{at, n, batch, length})
+		at += n
+	}
+	return out
+}
 
 // forward runs encodings through a network in length-sorted batches of at most
-// batchTokens padded tokens and returns one row per encoding, in input order.
-func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding) ([][]float32, error) {
+// budget padded tokens and returns one row per encoding, in input order. The context
+// is checked between batches.
+func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budget int) ([][]float32, error) {
 	order := make([]int, len(encs))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return len(encs[b].IDs) - len(encs[a].IDs) })
+	lengths := make([]int, len(order))
+	for i, o := range order {
+		lengths[i] = len(encs[o].IDs)
+	}
 	rows := make([][]float32, len(encs))
-	for at := 0; at < len(order); {
+	for _, s := range plan(lengths, m.Config.Positions, budget) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		length := bucketLength(len(encs[order[at]].IDs), m.Config.Positions)
-		batch := 1
-		for batch*2*length <= batchTokens && batch < len(order)-at {
-			batch *= 2
-		}
-		n := min(batch, len(order)-at)
-		ids := make([]int32, batch*length)
-		types := make([]int32, batch*length)
-		lens := make([]int32, batch)
-		for r := range batch {
+		ids := make([]int32, s.batch*s.length)
+		types := make([]int32, s.batch*s.length)
+		lens := make([]int32, s.batch)
+		for r := range s.batch {
 			lens[r] = 1 // rows that only fill the batch hold one padding token
-			if r < n {
-				e := encs[order[at+r]]
-				copy(ids[r*length:], e.IDs)
-				copy(types[r*length:], e.TypeIDs)
+			if r < s.n {
+				e := encs[order[s.at+r]]
+				copy(ids[r*s.length:], e.IDs)
+				copy(types[r*s.length:], e.TypeIDs)
 				lens[r] = int32(len(e.IDs))
 			}
 		}
-		out, err := m.Forward(ids, types, lens, batch, length)
+		out, err := m.Forward(ids, types, lens, s.batch, s.length)
 		if err != nil {
 			return nil, err
 		}
-		for r := range n {
+		for r := range s.n {
 			row := out[r*m.Out() : (r+1)*m.Out() : (r+1)*m.Out()]
 			if err := finite(row); err != nil {
-				return nil, fmt.Errorf("input %d: %w", order[at+r], err)
+				return nil, fmt.Errorf("input %d: %w", order[s.at+r], err)
 			}
-			rows[order[at+r]] = row
+			rows[order[s.at+r]] = row
 		}
-		at += n
 	}
 	return rows, nil
 }
 
+// finite reports the first value of a row that is no number.
 func finite(row []float32) error {
 	for j, v := range row {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("the network returned %v in column %d", v, j)
+			return fmt.Errorf("the network returned %v in column %d: %w", v, j, ErrNotFinite)
 		}
 	}
 	return nil
 }
 
+// report sums up what was fed to the network.
 func report(encs []tokenizer.Encoding) (r Report) {
 	for _, e := range encs {
 		r.Tokens += len(e.IDs)

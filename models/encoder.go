@@ -2,15 +2,13 @@ package models
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"rag2/models/bert"
 	"rag2/models/tokenizer"
@@ -19,6 +17,15 @@ import (
 
 // ErrZeroVector reports an embedding without direction.
 var ErrZeroVector = errors.New("embedding is the zero vector")
+
+// ErrNotFinite reports NaN or infinity where the network should give numbers.
+var ErrNotFinite = errors.New("not a finite number")
+
+// A single text takes at least [CLS], one token and [SEP]; a pair one more [SEP].
+const (
+	minSingleTokens = 3
+	minPairTokens   = 5
+)
 
 // EncoderSpec says which networks make the two sides of a bi-encoder.
 type EncoderSpec struct {
@@ -29,9 +36,53 @@ type EncoderSpec struct {
 	Pooling       string
 	QueryTokens   int // limit per query, special tokens included; 0 = 512
 	ArticleTokens int // limit per article; 0 = 512
-	// PairArticles encodes an article as the sentence pair [title, body], as
-	// MedCPT was trained. Otherwise title and body are one text, "title. body".
+	// PairArticles encodes an article as the sentence pair [title, body], as MedCPT
+	// was trained; without a title the pair is ["", body]. Otherwise title and body
+	// are one text: see JoinTitle.
 	PairArticles bool
+	BatchTokens  int // padded tokens per batch; 0 = 4096
+}
+
+// Validate lists everything that is wrong with the spec.
+func (s EncoderSpec) Validate() error {
+	var errs []error
+	if s.QueryDir == "" {
+		errs = append(errs, errors.New("no directory of the query encoder"))
+	}
+	if s.Pooling != "" && s.Pooling != "cls" && s.Pooling != "mean" {
+		errs = append(errs, fmt.Errorf("pooling %q; cls or mean", s.Pooling))
+	}
+	if s.QueryTokens != 0 && s.QueryTokens < minSingleTokens {
+		errs = append(errs, fmt.Errorf("a limit of %d tokens per query; at least %d", s.QueryTokens, minSingleTokens))
+	}
+	least := minSingleTokens
+	if s.PairArticles {
+		least = minPairTokens
+	}
+	if s.ArticleTokens != 0 && s.ArticleTokens < least {
+		errs = append(errs, fmt.Errorf("a limit of %d tokens per article; at least %d", s.ArticleTokens, least))
+	}
+	if s.BatchTokens < 0 {
+		errs = append(errs, fmt.Errorf("batches of %d tokens", s.BatchTokens))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("encoder: %w", err)
+	}
+	return nil
+}
+
+// JoinTitle is the text of an article for encoders that take one text: "title. body",
+// without a second full stop after a title that ends a sentence itself; the one that
+// is not empty when the other is.
+func JoinTitle(title, body string) string {
+	title, body = strings.TrimSpace(title), strings.TrimSpace(body)
+	if title == "" || body == "" {
+		return title + body
+	}
+	if last, _ := utf8.DecodeLastRuneInString(title); strings.ContainsRune(".?!…:", last) {
+		return title + " " + body
+	}
+	return title + ". " + body
 }
 
 // BiEncoder implements Encoder with one or two BERT networks.
@@ -44,8 +95,12 @@ type BiEncoder struct {
 
 var _ Encoder = (*BiEncoder)(nil)
 
-// OpenEncoder loads a bi-encoder onto an engine.
+// OpenEncoder loads a bi-encoder onto an engine. ResolveEncoder makes specs of known
+// models.
 func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
 	if spec.ArticleDir == "" {
 		spec.ArticleDir = spec.QueryDir
 	}
@@ -55,18 +110,21 @@ func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	if spec.ArticleTokens == 0 {
 		spec.ArticleTokens = 512
 	}
+	if spec.BatchTokens == 0 {
+		spec.BatchTokens = defaultBatchTokens
+	}
 	head, err := pooling(spec)
 	if err != nil {
 		return nil, err
 	}
 	spec.Pooling = string(head)
 	b := &BiEncoder{spec: spec}
-	if b.query, b.queryT, err = openBERT(e, spec.QueryDir, head); err != nil {
+	if b.query, b.queryT, err = openBERT(e, spec.QueryDir, head, spec.PairArticles && spec.ArticleDir == spec.QueryDir); err != nil {
 		return nil, err
 	}
 	b.article, b.articleT = b.query, b.queryT
 	if spec.ArticleDir != spec.QueryDir {
-		if b.article, b.articleT, err = openBERT(e, spec.ArticleDir, head); err != nil {
+		if b.article, b.articleT, err = openBERT(e, spec.ArticleDir, head, spec.PairArticles); err != nil {
 			b.query.Close()
 			return nil, err
 		}
@@ -79,22 +137,17 @@ func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	b.spec.ArticleTokens = min(b.spec.ArticleTokens, b.article.Config.Positions)
 	// Only what changes article vectors is part of the fingerprint of an index.
 	dirs := []string{spec.QueryDir, spec.ArticleDir}
-	if b.fingerprint, err = fingerprint(dirs, spec.Pooling, fmt.Sprint(b.spec.ArticleTokens), fmt.Sprint(spec.PairArticles)); err != nil {
+	if b.fingerprint, err = fingerprint(dirs, "encoder", spec.Pooling, fmt.Sprint(b.spec.ArticleTokens), fmt.Sprint(spec.PairArticles)); err != nil {
 		b.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
+// pooling follows the spec, or the sentence-transformers file of the query encoder.
 func pooling(spec EncoderSpec) (bert.Head, error) {
-	switch spec.Pooling {
-	case "cls":
-		return bert.CLS, nil
-	case "mean":
-		return bert.Mean, nil
-	case "":
-	default:
-		return "", fmt.Errorf("pooling %q; cls or mean", spec.Pooling)
+	if spec.Pooling != "" {
+		return bert.Head(spec.Pooling), nil
 	}
 	b, err := os.ReadFile(filepath.Join(spec.QueryDir, "1_Pooling", "config.json"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,7 +171,9 @@ func pooling(spec EncoderSpec) (bert.Head, error) {
 	return "", fmt.Errorf("pooling of %s: 1_Pooling/config.json asks for neither cls nor mean alone", spec.QueryDir)
 }
 
-func openBERT(e *tensor.Engine, dir string, head bert.Head) (*bert.Model, tokenizer.Tokenizer, error) {
+// openBERT loads a network and its tokenizer and checks that they fit each other;
+// pairs says that a second token type will be used.
+func openBERT(e *tensor.Engine, dir string, head bert.Head, pairs bool) (*bert.Model, tokenizer.Tokenizer, error) {
 	t, err := tokenizer.Load(dir)
 	if err != nil {
 		return nil, nil, err
@@ -131,55 +186,11 @@ func openBERT(e *tensor.Engine, dir string, head bert.Head) (*bert.Model, tokeni
 		m.Close()
 		return nil, nil, fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", dir, t.VocabSize(), m.Config.Vocab)
 	}
+	if pairs && m.Config.Types < 2 {
+		m.Close()
+		return nil, nil, fmt.Errorf("%s: the model has one token type and cannot read pairs", dir)
+	}
 	return m, t, nil
-}
-
-// fingerprint hashes settings and, of every weights file, config, tokenizer, its
-// size and its first and last MiB: enough to tell checkpoints apart without
-// reading gigabytes.
-func fingerprint(dirs []string, settings ...string) (string, error) {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q", settings)
-	for _, d := range dirs {
-		files, err := filepath.Glob(filepath.Join(d, "*"))
-		if err != nil {
-			return "", err
-		}
-		for _, p := range files {
-			name := filepath.Base(p)
-			if name != "config.json" && name != "tokenizer.json" && !strings.HasSuffix(name, ".safetensors") {
-				continue
-			}
-			if err := hashEnds(h, p, name); err != nil {
-				return "", err
-			}
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16]), nil
-}
-
-func hashEnds(h io.Writer, path, name string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	const end = 1 << 20
-	fmt.Fprintf(h, "%q %d", name, st.Size())
-	if _, err := io.CopyN(h, f, min(end, st.Size())); err != nil {
-		return err
-	}
-	if st.Size() > end {
-		if _, err := f.Seek(-end, io.SeekEnd); err != nil {
-			return err
-		}
-		_, err = io.Copy(h, f)
-	}
-	return err
 }
 
 // Dim implements Encoder.
@@ -205,17 +216,13 @@ func (b *BiEncoder) EncodeArticles(ctx context.Context, articles []Article) ([][
 			encs[i] = b.articleT.EncodePair(a.Title, a.Body, b.spec.ArticleTokens)
 			continue
 		}
-		text := a.Body
-		if a.Title != "" {
-			text = strings.TrimSuffix(a.Title, ".") + ". " + a.Body
-		}
-		encs[i] = b.articleT.EncodeSingle(text, b.spec.ArticleTokens)
+		encs[i] = b.articleT.EncodeSingle(JoinTitle(a.Title, a.Body), b.spec.ArticleTokens)
 	}
 	return b.encode(ctx, b.article, encs, "article")
 }
 
 func (b *BiEncoder) encode(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, what string) ([][]float32, Report, error) {
-	rows, err := forward(ctx, m, encs)
+	rows, err := forward(ctx, m, encs, b.spec.BatchTokens)
 	if err != nil {
 		return nil, Report{}, fmt.Errorf("encode %s: %w", what, err)
 	}
@@ -234,7 +241,19 @@ func (b *BiEncoder) encode(ctx context.Context, m *bert.Model, encs []tokenizer.
 	return rows, report(encs), nil
 }
 
-// Close frees both networks.
+// Compilations counts the graphs compiled so far, of both networks.
+func (b *BiEncoder) Compilations() int {
+	n := b.query.Compilations()
+	if b.article != b.query {
+		n += b.article.Compilations()
+	}
+	return n
+}
+
+// Spec is the spec with its defaults filled in.
+func (b *BiEncoder) Spec() EncoderSpec { return b.spec }
+
+// Close frees both networks; it waits for running calls.
 func (b *BiEncoder) Close() error {
 	if b.article != nil && b.article != b.query {
 		b.article.Close()
@@ -242,57 +261,3 @@ func (b *BiEncoder) Close() error {
 	b.query.Close()
 	return nil
 }
-
-// BERTCrossEncoder implements CrossEncoder with a BERT sequence classifier of one label.
-type BERTCrossEncoder struct {
-	m           *bert.Model
-	t           tokenizer.Tokenizer
-	limit       int
-	fingerprint string
-}
-
-var _ CrossEncoder = (*BERTCrossEncoder)(nil)
-
-// OpenCrossEncoder loads a cross-encoder; maxTokens limits the pair (0 = 512).
-func OpenCrossEncoder(e *tensor.Engine, dir string, maxTokens int) (*BERTCrossEncoder, error) {
-	if maxTokens == 0 {
-		maxTokens = 512
-	}
-	m, t, err := openBERT(e, dir, bert.Classifier)
-	if err != nil {
-		return nil, err
-	}
-	if m.Out() != 1 {
-		m.Close()
-		return nil, fmt.Errorf("%s: cross-encoder has %d labels, one is needed", dir, m.Out())
-	}
-	c := &BERTCrossEncoder{m: m, t: t, limit: min(maxTokens, m.Config.Positions)}
-	if c.fingerprint, err = fingerprint([]string{dir}, "cross", fmt.Sprint(c.limit)); err != nil {
-		m.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// Score implements CrossEncoder.
-func (c *BERTCrossEncoder) Score(ctx context.Context, query string, texts []string) ([]float32, Report, error) {
-	encs := make([]tokenizer.Encoding, len(texts))
-	for i, s := range texts {
-		encs[i] = c.t.EncodePair(query, s, c.limit)
-	}
-	rows, err := forward(ctx, c.m, encs)
-	if err != nil {
-		return nil, Report{}, fmt.Errorf("cross-encoder: %w", err)
-	}
-	out := make([]float32, len(rows))
-	for i, r := range rows {
-		out[i] = r[0]
-	}
-	return out, report(encs), nil
-}
-
-// Fingerprint implements CrossEncoder.
-func (c *BERTCrossEncoder) Fingerprint() string { return c.fingerprint }
-
-// Close implements CrossEncoder.
-func (c *BERTCrossEncoder) Close() error { c.m.Close(); return nil }

@@ -32,6 +32,10 @@ func ReadConfig(dir string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("bert: %w", err)
 	}
+	return parseConfig(path, b)
+}
+
+func parseConfig(path string, b []byte) (Config, error) {
 	c := Config{Eps: 1e-12, Act: "gelu", Types: 2}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return c, fmt.Errorf("bert: %s: %w", path, err)
@@ -40,11 +44,18 @@ func ReadConfig(dir string) (Config, error) {
 	if c.ModelType != "bert" {
 		bad = append(bad, fmt.Sprintf("model_type %q is not bert", c.ModelType))
 	}
-	for name, v := range map[string]int{"hidden_size": c.Hidden, "num_hidden_layers": c.Layers, "num_attention_heads": c.Heads,
-		"intermediate_size": c.Intermediate, "vocab_size": c.Vocab, "max_position_embeddings": c.Positions, "type_vocab_size": c.Types} {
-		if v < 1 || v > 1<<24 {
-			bad = append(bad, fmt.Sprintf("%s is %d", name, v))
+	for _, x := range []struct {
+		name   string
+		v, max int
+	}{{"hidden_size", c.Hidden, 1 << 16}, {"num_hidden_layers", c.Layers, 256}, {"num_attention_heads", c.Heads, 1 << 10},
+		{"intermediate_size", c.Intermediate, 1 << 18}, {"vocab_size", c.Vocab, 1 << 22},
+		{"max_position_embeddings", c.Positions, 1 << 16}, {"type_vocab_size", c.Types, 1 << 10}} {
+		if x.v < 1 || x.v > x.max {
+			bad = append(bad, fmt.Sprintf("%s is %d, 1 … %d are possible", x.name, x.v, x.max))
 		}
+	}
+	if !(c.Eps > 0 && c.Eps < 1) {
+		bad = append(bad, fmt.Sprintf("layer_norm_eps is %g", c.Eps))
 	}
 	if c.Heads > 0 && c.Hidden%c.Heads != 0 {
 		bad = append(bad, fmt.Sprintf("hidden_size %d is not a multiple of %d heads", c.Hidden, c.Heads))

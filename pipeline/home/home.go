@@ -1,0 +1,214 @@
+// Package home is rag2's data directory:
+//
+//	<home>/corpora/<name>/manifest.json       what the corpus is made of; written last
+//	                      passages.jsonl.zst  the passages (package store)
+//	                      passages.idx
+//	                      vectors.npy         row i is the vector of passage i
+//	                      graph.hnsw          (package hnsw)
+//
+// A manifest names the passage store and the encoder that its vectors were made
+// for; Open refuses files that do not belong together.
+package home
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"rag2/corpusio"
+	"rag2/corpusio/store"
+	"rag2/hnsw"
+	"rag2/internal/atomicfile"
+)
+
+// Errors of looking for a corpus.
+var (
+	ErrNoCorpus = errors.New("no such corpus")
+	ErrNoIndex  = errors.New("corpus has no index")
+	ErrStale    = errors.New("index does not belong to the corpus")
+)
+
+// Accounting closes over the input: Records = Indexed + Replaced + Deleted, and
+// every other element is in Skipped.
+type Accounting struct {
+	Records  int            `json:"records"`  // records that readers gave
+	Indexed  int            `json:"indexed"`  // records whose passages are in the store
+	Replaced int            `json:"replaced"` // superseded by a later record of the same id
+	Deleted  int            `json:"deleted"`  // removed by a later deletion
+	Skipped  map[string]int `json:"skipped"`  // elements that gave no record, by reason
+	Passages int            `json:"passages"`
+}
+
+// IndexInfo describes vectors and graph.
+type IndexInfo struct {
+	StoreID     string    `json:"store_id"`
+	Encoder     string    `json:"encoder"` // fingerprint
+	EncoderName string    `json:"encoder_name"`
+	Dim         int       `json:"dim"`
+	Rows        int       `json:"rows"`
+	Truncated   int       `json:"truncated"` // passages cut at the encoder's limit
+	Built       time.Time `json:"built"`
+}
+
+// Manifest describes a corpus.
+type Manifest struct {
+	Version    int                   `json:"version"`
+	Name       string                `json:"name"`
+	Formats    []string              `json:"formats"`
+	Sources    []string              `json:"sources"`
+	Chunk      corpusio.ChunkOptions `json:"chunk"`
+	StoreID    string                `json:"store_id"`
+	Passages   int                   `json:"passages"`
+	Accounting Accounting            `json:"accounting"`
+	Changed    time.Time             `json:"changed"`
+	Index      *IndexInfo            `json:"index,omitempty"`
+}
+
+// Home is a data directory.
+type Home struct{ Dir string }
+
+var reName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// CorpusDir is the directory of a corpus; a name is lower-case letters, digits, _ and -.
+func (h Home) CorpusDir(name string) (string, error) {
+	if !reName.MatchString(name) {
+		return "", fmt.Errorf("corpus name %q: lower-case letters, digits, - and _ only", name)
+	}
+	return filepath.Join(h.Dir, "corpora", name), nil
+}
+
+// Names lists the corpora, sorted.
+func (h Home) Names() ([]string, error) {
+	es, err := os.ReadDir(filepath.Join(h.Dir, "corpora"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range es {
+		if _, err := os.Stat(filepath.Join(h.Dir, "corpora", e.Name(), "manifest.json")); err == nil {
+			out = append(out, e.Name())
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Manifest reads a corpus's manifest.
+func (h Home) Manifest(name string) (*Manifest, error) {
+	dir, err := h.CorpusDir(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		names, _ := h.Names()
+		return nil, fmt.Errorf("%w: %q is not among %v in %s; `rag2 corpus add` makes one", ErrNoCorpus, name, names, h.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%s/manifest.json: %w", dir, err)
+	}
+	if m.Version != 1 {
+		return nil, fmt.Errorf("%s/manifest.json: version %d, this program reads 1", dir, m.Version)
+	}
+	return m, nil
+}
+
+// Save writes a manifest.
+func (h Home) Save(m *Manifest) error {
+	dir, err := h.CorpusDir(m.Name)
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(dir, "manifest.json"), append(b, '\n'))
+}
+
+// Hit is a passage found by a search.
+type Hit struct {
+	corpusio.Passage
+	Score float32 `json:"score"` // inner product of query and passage vectors
+}
+
+// Corpus is an open corpus with its index.
+type Corpus struct {
+	Manifest *Manifest
+	Store    *store.Store
+	Index    *hnsw.Index
+}
+
+// Open opens a corpus and its index. encoder is the fingerprint that queries will
+// be made with; "" does not compare.
+func (h Home) Open(name, encoder string) (*Corpus, error) {
+	m, err := h.Manifest(name)
+	if err != nil {
+		return nil, err
+	}
+	if m.Index == nil {
+		return nil, fmt.Errorf("%w: %q; run `rag2 index build %s`", ErrNoIndex, name, name)
+	}
+	if m.Index.StoreID != m.StoreID {
+		return nil, fmt.Errorf("%w: %q changed after its index was built; run `rag2 index build %s`", ErrStale, name, name)
+	}
+	if encoder != "" && m.Index.Encoder != encoder {
+		return nil, fmt.Errorf("%w: %q was encoded by %s (%s), queries by another model (%s); choose that encoder or rebuild", ErrStale, name, m.Index.EncoderName, m.Index.Encoder, encoder)
+	}
+	dir, _ := h.CorpusDir(name)
+	s, err := store.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.ID() != m.StoreID || s.Len() != m.Index.Rows {
+		s.Close()
+		return nil, fmt.Errorf("%w: %s holds store %s with %d passages, the manifest names %s with %d", ErrStale, dir, s.ID(), s.Len(), m.StoreID, m.Index.Rows)
+	}
+	x, err := hnsw.Open(filepath.Join(dir, "graph.hnsw"), filepath.Join(dir, "vectors.npy"))
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if x.Len() != s.Len() {
+		s.Close()
+		x.Close()
+		return nil, fmt.Errorf("%w: %d vectors for %d passages in %s", ErrStale, x.Len(), s.Len(), dir)
+	}
+	return &Corpus{m, s, x}, nil
+}
+
+// Name is the corpus's name.
+func (c *Corpus) Name() string { return c.Manifest.Name }
+
+// Search finds the k passages with the largest inner product, best first.
+func (c *Corpus) Search(ctx context.Context, q []float32, k int) ([]Hit, error) {
+	rows, _, err := c.Index.Search(ctx, q, k, hnsw.SearchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("corpus %s: %w", c.Name(), err)
+	}
+	out := make([]Hit, len(rows))
+	for i, r := range rows {
+		p, err := c.Store.Get(r.Row)
+		if err != nil {
+			return nil, fmt.Errorf("corpus %s: %w", c.Name(), err)
+		}
+		out[i] = Hit{p, r.Score}
+	}
+	return out, nil
+}
+
+// Close closes store and index.
+func (c *Corpus) Close() error { return errors.Join(c.Store.Close(), c.Index.Close()) }
