@@ -1,0 +1,4 @@
+package simd
+
+// Every arm64 CPU has NEON.
+func supported() []ISA { return []ISA{Generic, NEON} }
