@@ -252,3 +252,16 @@ type (
 	binaryFunc func(dst, a, b *float32, n int)
 	unaryFunc  func(dst, a *float32, n int)
 )
+
+// BoolsToFloat sets dst[i] = 1 where src[i], a byte that is 0 or 1, is 1, else 0.
+func BoolsToFloat(dst []float32, src []byte) {
+	src = src[:len(dst)]
+	n := 0
+	if fastBools != nil && Level >= AVX2 && len(dst) >= 8 {
+		n = len(dst) &^ 7
+		fastBools(&dst[0], &src[0], n)
+	}
+	for i := n; i < len(dst); i++ {
+		dst[i] = float32(src[i])
+	}
+}

@@ -130,3 +130,6 @@ func reduceMaxAVX2(a *float32, n int) float32
 
 //go:noescape
 func reduceMinAVX2(a *float32, n int) float32
+
+//go:noescape
+func boolsAVX2(dst *float32, src *byte, n int)

@@ -2245,3 +2245,19 @@ join:
 	VMOVSS X8, ret+16(FP)
 	VZEROUPPER
 	RET
+
+// func boolsAVX2(dst *float32, src *byte, n int)
+TEXT ·boolsAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+loop:
+	VPMOVZXBD (SI), Y0
+	VCVTDQ2PS Y0, Y0
+	VMOVUPS Y0, (DI)
+	ADDQ $8, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JNZ loop
+	VZEROUPPER
+	RET

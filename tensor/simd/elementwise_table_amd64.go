@@ -1,5 +1,7 @@
 package simd
 
+//go:generate sh -c "go run gen_elementwise.go s > elementwise_amd64.s; go run gen_elementwise.go go > e.tmp; mv e.tmp elementwise_amd64.go"
+
 var fastBinary = [opCount]struct{ vv, vs, sv binaryFunc }{
 	Add:          {addVVAVX2, addVSAVX2, addSVAVX2},
 	Sub:          {subVVAVX2, subVSAVX2, subSVAVX2},
@@ -29,4 +31,5 @@ var (
 	fastSum   = sumAVX2
 	fastMax   = reduceMaxAVX2
 	fastMin   = reduceMinAVX2
+	fastBools = boolsAVX2
 )

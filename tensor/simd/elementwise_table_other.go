@@ -7,4 +7,5 @@ var (
 	fastUnary                 [opCount]unaryFunc
 	fastWhere                 func(dst, cond, a, b *float32, n int)
 	fastSum, fastMax, fastMin func(a *float32, n int) float32
+	fastBools                 func(dst *float32, src *byte, n int)
 )

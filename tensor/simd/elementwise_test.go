@@ -122,6 +122,17 @@ func checkElementwise(t *testing.T, seed uint64, n int) {
 			t.Fatal("where")
 		}
 	}
+	bools := make([]byte, n)
+	for i := range bools {
+		bools[i] = byte(truth(a[i] > 0))
+	}
+	BoolsToFloat(dst[:n], bools)
+	guard("bools")
+	for i := range n {
+		if dst[i] != float32(bools[i]) {
+			t.Fatal("bools")
+		}
+	}
 	hi, lo := -inf, inf
 	sum, mag := 0.0, 0.0
 	for i, x := range a {
