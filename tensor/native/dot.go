@@ -20,6 +20,7 @@ type dotStep struct {
 	cRow    int
 	mode    packMode
 	packed  *value // packRun: [batches][PackedLen]
+	packAt  int    // packTask: where in the scratch
 
 	epi *rowProgram // of the rows of C, which then is not in memory itself
 
@@ -277,10 +278,22 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 		size := simd.PackedLen(s.k, s.n)
 		g.B = x.floats(s.packed)[i*size : (i+1)*size]
 	case packTask:
-		g.B = w.scratch[:simd.PackedLen(s.k, s.n)]
+		g.B = w.scratch[s.packAt : s.packAt+s.packLen()]
 		simd.Pack(g.B, s.from(x, &s.b, i), s.k, s.n, s.b.row, s.b.col, 0, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
 	}
 	return g
+}
+
+// rowRange is the share of task tm: whole tiles of six rows while there are many.
+func (s *dotStep) rowRange(tm int) (m0, m1 int) {
+	m0, m1 = s.m*tm/s.tm, s.m*(tm+1)/s.tm
+	if s.m >= 12*s.tm {
+		m0 = m0 / 6 * 6
+		if tm+1 < s.tm {
+			m1 = m1 / 6 * 6
+		}
+	}
+	return
 }
 
 func (s *dotStep) task(x *execution, i, worker int) {
@@ -288,7 +301,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	tn, tm := i%s.tn, i/s.tn%s.tm
 	i /= s.tn * s.tm
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
-	m0, m1 := s.m*tm/s.tm, s.m*(tm+1)/s.tm
+	m0, m1 := s.rowRange(tm)
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
 	g := s.gemm(x, w, i)
 	if s.epi == nil {

@@ -53,6 +53,8 @@ func (c *compiler) finish(e *Executable) error {
 			e.regs = max(e.regs, s.nregs)
 		case *dotStep:
 			e.regs = max(e.regs, s.regs())
+		case *chainStep:
+			e.regs = max(e.regs, s.first.regs())
 		}
 	}
 	var a arena
