@@ -59,6 +59,7 @@ func (s *chainStep) plan(threads int) {
 			d.mode = packDirect
 		}
 	}
+	s.second.aGiven = true
 	s.second.packAt = s.first.packFloats()
 	s.tm = 1
 	if nb := product(s.first.batch); nb < 4*threads {

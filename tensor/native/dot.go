@@ -21,6 +21,7 @@ type dotStep struct {
 	mode    packMode
 	packed  *value // packRun: [batches][PackedLen]
 	packAt  int    // packTask: where in the scratch
+	aGiven  bool   // A comes piece by piece, in a chain
 
 	epi *rowProgram // of the rows of C, which then is not in memory itself
 
@@ -268,7 +269,10 @@ func batchOffset(i int, dims, strides []int) int {
 
 // gemm prepares the product of batch i; C is not set.
 func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
-	g := simd.Gemm{M: s.m, N: s.n, K: s.k, A: s.from(x, &s.a, i), ARow: s.a.row, AK: s.a.col}
+	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col}
+	if !s.aGiven {
+		g.A = s.from(x, &s.a, i)
+	}
 	switch s.mode {
 	case packDirect:
 		g.B, g.BK = s.from(x, &s.b, i), max(s.b.row, 1)
