@@ -405,3 +405,13 @@ func (p *rowProgram) begin(w *workerState, mem []float32) {
 		}
 	}
 }
+
+// reads tells whether v is an input.
+func (p *rowProgram) reads(v *value) bool {
+	for i := range p.inputs {
+		if p.inputs[i].view.v == v {
+			return true
+		}
+	}
+	return false
+}
