@@ -20,6 +20,7 @@ const Name = "native"
 
 func init() {
 	tensor.Register(Name, func(tensor.Options) (backends.Backend, error) { return New(0), nil })
+	tensor.Register(Name+":int8", func(tensor.Options) (backends.Backend, error) { return NewInt8(0), nil })
 }
 
 // errFinalized reports the use of a backend, buffer or executable that was freed.
@@ -28,6 +29,7 @@ var errFinalized = errors.New("native: used after it was finalized")
 // Backend implements backends.Backend on the CPU.
 type Backend struct {
 	pool      *pool
+	int8      bool
 	finalized atomic.Bool
 
 	mu        sync.Mutex
@@ -45,6 +47,13 @@ func New(threads int) *Backend {
 	return &Backend{pool: newPool(threads), free: map[int][][]uint64{}}
 }
 
+// NewInt8 makes a backend that multiplies with weights quantised to integers.
+func NewInt8(threads int) *Backend {
+	b := New(threads)
+	b.int8 = true
+	return b
+}
+
 // Name is "native".
 func (b *Backend) Name() string { return Name }
 
@@ -53,7 +62,11 @@ func (b *Backend) String() string { return Name }
 
 // Description names the instruction set and the number of threads.
 func (b *Backend) Description() string {
-	return fmt.Sprintf("rag2 native engine (%s, %d threads)", simd.Level, b.pool.threads())
+	kind := "f32"
+	if b.int8 {
+		kind = "int8"
+	}
+	return fmt.Sprintf("rag2 native engine (%s, %s, %d threads)", kind, simd.Level, b.pool.threads())
 }
 
 // NumDevices is 1.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"rag2/tensor/simd"
+
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/dtypes/bfloat16"
@@ -29,6 +31,7 @@ type Buffer struct {
 
 	mu    sync.Mutex
 	packs map[packKey][]float32
+	int8  map[packKey]*simd.Int8Weights
 }
 
 // packKey tells packed copies of one buffer apart.
@@ -85,7 +88,7 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf.mu.Lock()
 	defer buf.mu.Unlock()
 	m := buf.mem
-	buf.mem, buf.packs, buf.blocks, buf.dead = nil, nil, nil, true
+	buf.mem, buf.packs, buf.int8, buf.blocks, buf.dead = nil, nil, nil, nil, true
 	if !buf.shared && !buf.host && m != nil {
 		b.release(m)
 	}

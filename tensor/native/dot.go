@@ -234,13 +234,15 @@ func (s *dotStep) run(x *execution) {
 	case packWeight:
 		if x.blocks = s.blocksFor(x); x.blocks != nil {
 			s.prepareBlocks(x)
+		} else if x.int8 = s.int8For(x); x.int8 != nil {
+			s.prepareInt8(x)
 		} else {
 			x.panels = x.params[s.b.v.index].panels(x, s)
 		}
 	}
 	x.job = jobRef{step: s}
 	x.pool.run(x, nb*s.tm*s.tn)
-	x.panels, x.blocks = nil, nil
+	x.panels, x.blocks, x.int8 = nil, nil, nil
 }
 
 // prepareBlocks sums the rows of A when they are few enough for MatVec.
@@ -329,8 +331,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
-	if x.blocks != nil && s.epi == nil {
-		s.blockTask(x, w, x.blocks, x.floats(s.c)[m0*s.cRow+p0*simd.PanelWidth:], s.cRow, m0, m1, p0, p1)
+	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
 	}
 	g := s.gemm(x, w, i)
@@ -351,9 +352,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 		}
 		for r := m0; r < m1; r += rows {
 			end := min(m1, r+rows)
-			if x.blocks != nil {
-				s.blockTask(x, w, x.blocks, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q)
-			} else {
+			if !s.quantized(x, w, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q) {
 				s.piece(&g, block, r, end, p, q)
 			}
 			f := given{v: s.c, data: block, ld: min(s.n, q*simd.PanelWidth) - p*simd.PanelWidth, r0: i*s.m + r, c0: p * simd.PanelWidth}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"rag2/tensor/simd"
+
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 )
@@ -40,9 +42,12 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32              // of the weight of the step that runs
-	blocks  *blocks                // or its blocks
-	sums    []float32              // of A's rows by blocks of columns
+	panels  []float32         // of the weight of the step that runs
+	blocks  *blocks           // or its blocks
+	sums    []float32         // of A's rows by blocks of columns
+	int8    *simd.Int8Weights // or its integers
+	rows    simd.Int8Rows     // A in integers
+	rowsOf  rowsOfA
 	sides   map[*dotStep][]float32 // panels of weights that are not kept
 }
 
@@ -167,6 +172,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
 		}
 	}()
+	x.rowsOf = rowsOfA{}
 	for _, s := range e.steps {
 		s.run(x)
 	}
