@@ -11,17 +11,17 @@ import (
 	"os/signal"
 	"syscall"
 
+	"rag2/pipeline"
+
 	"github.com/spf13/cobra"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes: 0 done, 1 failed, 2 called wrongly.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+// exitUsage is the exit code of wrong calls; pipeline.FaultOf has the others: 0 done,
+// 1 failed, 2 a question or settings that cannot be.
+const exitUsage = 2
 
 // usageError marks a fault of the call rather than of the work.
 type usageError struct{ error }
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) int {
 	if errors.As(err, &u) {
 		return exitUsage
 	}
-	return exitFailed
+	return pipeline.FaultOf(err).Exit
 }
 
 func newRoot() *cobra.Command {
@@ -63,7 +63,8 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags(root)
-	root.AddCommand(a.doctor())
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.configure(c) }
+	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.doctor())
 	return root
 }
 

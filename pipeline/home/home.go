@@ -194,8 +194,8 @@ func (h Home) Open(name, encoder string) (*Corpus, error) {
 func (c *Corpus) Name() string { return c.Manifest.Name }
 
 // Search finds the k passages with the largest inner product, best first.
-func (c *Corpus) Search(ctx context.Context, q []float32, k int) ([]Hit, error) {
-	rows, _, err := c.Index.Search(ctx, q, k, hnsw.SearchOptions{})
+func (c *Corpus) Search(ctx context.Context, q []float32, k int, o hnsw.SearchOptions) ([]Hit, error) {
+	rows, _, err := c.Index.Search(ctx, q, k, o)
 	if err != nil {
 		return nil, fmt.Errorf("corpus %s: %w", c.Name(), err)
 	}
