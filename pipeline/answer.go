@@ -206,8 +206,9 @@ func (r *run) cite(ctx context.Context, st *StageTrace, a *Answer) error {
 		}
 		at, texts = append(at, i), append(texts, strings.TrimSpace(s))
 	}
-	if r.o.Mode == AnswerLogprob {
-		// The text is the option alone: what is tied is the question with that answer.
+	if len(texts) == 0 && len(used) == 0 && a.Option != "" {
+		// The text names the option and no reason: what is tied is the question with
+		// that answer.
 		at, texts = []int{len(parts) - 1}, []string{strings.TrimSpace(r.q.Stem) + " " + a.OptionText}
 	}
 	if len(texts) == 0 {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -135,6 +136,23 @@ func loneLine(text string, options []Option, valid map[string]bool) (at int, key
 		}
 	}
 	return at, key
+}
+
+// dropOptionLines removes the lines that only repeat an option, with or without its
+// key: they explain nothing.
+func dropOptionLines(text string, options []Option) string {
+	var out []string
+	for _, line := range strings.Split(text, "\n") {
+		f := fold(line)
+		repeats := slices.ContainsFunc(options, func(o Option) bool {
+			t := fold(o.Text)
+			return f == t || f == fold(o.Key)+" "+t || f == "option "+fold(o.Key)+" "+t
+		})
+		if !repeats {
+			out = append(out, line)
+		}
+	}
+	return strings.TrimSpace(strings.Join(out, "\n"))
 }
 
 // fold is text in lower case, words separated by single blanks, without marks.

@@ -196,6 +196,7 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 		return nil
 	}
 	key, explanation := Extract(c.Text, r.q.Options)
+	explanation = dropOptionLines(explanation, r.q.Options)
 	r.trace.RationaleQ, r.trace.Rationale = key, explanation
 	if explanation == "" {
 		// The model gave an option and no reasons, or nothing at all.
