@@ -27,6 +27,7 @@ var faults = []struct {
 	{ErrOptions, Fault{"bad settings", 2, http.StatusBadRequest}},
 	{home.ErrNoCorpus, Fault{"no such corpus", 1, http.StatusNotFound}},
 	{home.ErrNoIndex, Fault{"no index", 1, http.StatusConflict}},
+	{home.ErrBusy, Fault{"corpus is busy", 1, http.StatusConflict}},
 	{home.ErrStale, Fault{"stale index", 1, http.StatusConflict}},
 	{ErrNotConfigured, Fault{"not configured", 1, http.StatusConflict}},
 	{models.ErrContext, Fault{"prompt too long", 1, http.StatusRequestEntityTooLarge}},

@@ -169,7 +169,7 @@ func (s *Snippet) full() string { return models.JoinTitle(s.Title, s.Text) }
 // rationale makes the query text.
 func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 	question := r.q.Render()
-	r.trace.Query = question
+	r.trace.Query = strings.TrimSpace(r.q.Stem)
 	needed := r.o.Query == QueryRationale || r.o.Query == QueryQuestionRationale || r.o.RerankQuery == "rationale" && r.CrossEncoder != nil
 	if !needed && r.o.Query != QueryDoc {
 		st.Skipped = "the query is the question"
@@ -192,7 +192,7 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 		st.Note = "cut at the token limit"
 	}
 	if r.o.Query == QueryDoc {
-		r.trace.Query = strings.TrimSpace(question + " " + strings.TrimSpace(c.Text))
+		r.trace.Query = r.trace.Query + " " + strings.TrimSpace(c.Text)
 		return nil
 	}
 	key, explanation := Extract(c.Text, r.q.Options)
@@ -208,7 +208,7 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 	case QueryRationale:
 		r.trace.Query = explanation
 	case QueryQuestionRationale:
-		r.trace.Query = question + " " + explanation
+		r.trace.Query += " " + explanation
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (r *run) rerank(ctx context.Context, st *StageTrace) error {
 	if r.CrossEncoder == nil {
 		st.Skipped = "no cross-encoder is configured; order by retrieval score"
 	} else if len(s) > 0 {
-		query := r.q.Render()
+		query := strings.TrimSpace(r.q.Stem)
 		if r.o.RerankQuery == "rationale" && r.trace.Rationale != "" {
 			query = r.trace.Rationale
 		}

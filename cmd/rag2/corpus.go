@@ -203,7 +203,7 @@ func (a *app) corpusVerify() *cobra.Command {
 }
 
 func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
-	dir, err := a.data().CorpusDir(m.Name)
+	dir, err := a.data().DataDir(m)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,10 @@ func (a *app) indexInspect() *cobra.Command {
 				}
 				i := info{n, x.Manifest.Index, x.Index.Info(), map[string]int64{}}
 				x.Close()
-				dir, _ := a.data().CorpusDir(n)
+				dir, err := a.data().DataDir(x.Manifest)
+				if err != nil {
+					return err
+				}
 				es, err := os.ReadDir(dir)
 				if err != nil {
 					return err
