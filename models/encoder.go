@@ -95,7 +95,7 @@ type BiEncoder struct {
 
 var _ Encoder = (*BiEncoder)(nil)
 
-// OpenEncoder loads a bi-encoder onto an engine. ResolveEncoder makes specs of known
+// OpenEncoder loads a bi-encoder onto an engine. registry.Store.EncoderSpec makes specs of known
 // models.
 func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	if err := spec.Validate(); err != nil {

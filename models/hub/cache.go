@@ -44,9 +44,9 @@ func (s *Snapshot) Size() (n int64) {
 }
 
 // Cached looks a revision ("" = main) up in the cache, without the network. want
-// selects files by patterns (see Match). A pattern without * that matches nothing is
-// Missing; without any snapshot the error is ErrNotFound.
-func (c *Client) Cached(repo, rev string, want []string) (*Snapshot, error) {
+// selects files by patterns (see Match). A pattern of must without * that matches
+// nothing is Missing; without any snapshot the error is ErrNotFound.
+func (c *Client) Cached(repo, rev string, want []string, must ...string) (*Snapshot, error) {
 	if rev == "" {
 		rev = "main"
 	}
@@ -100,12 +100,17 @@ func (c *Client) Cached(repo, rev string, want []string) (*Snapshot, error) {
 		return nil, err
 	}
 	slices.SortFunc(s.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	for _, w := range want {
+	s.miss(must)
+	return s, nil
+}
+
+// miss fills Missing.
+func (s *Snapshot) miss(must []string) {
+	for _, w := range must {
 		if !strings.ContainsAny(w, "*?[") && !slices.ContainsFunc(s.Files, func(f File) bool { return f.Path == w }) {
 			s.Missing = append(s.Missing, w)
 		}
 	}
-	return s, nil
 }
 
 // Match reports whether a path is selected: patterns are those of path.Match, tried

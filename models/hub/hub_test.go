@@ -258,7 +258,7 @@ func TestDamagedLeftoversAndBlobs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s, err := c.Cached(repo, "main", []string{"model.safetensors", "absent.json"})
+	s, err := c.Cached(repo, "main", []string{"model.safetensors", "absent.json"}, "model.safetensors", "absent.json")
 	if err != nil || !slices.Equal(s.Missing, []string{"absent.json"}) {
 		t.Errorf("%+v, %v", s, err)
 	}

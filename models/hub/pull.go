@@ -33,11 +33,15 @@ type Progress struct {
 // Request says what to pull.
 type Request struct {
 	Repo     string
-	Revision string   // branch, tag or commit; "" = main
-	Want     []string // patterns of file names (see Match); none = every file
+	Revision string // branch, tag or commit; "" = main
+	// Want are patterns of file names (see Match). One without * that matches nothing
+	// is an error; those of Optional may match nothing. Without either, every file.
+	Want, Optional []string
 	// Progress is called from one goroutine at a time; nil = no reports.
 	Progress func(Progress)
 }
+
+func (r Request) all() []string { return append(slices.Clone(r.Want), r.Optional...) }
 
 // Pull brings the wanted files into the cache and returns the snapshot. Files that are
 // there already are not read again (Snapshot.Verify does that). When it fails or ctx
@@ -45,7 +49,7 @@ type Request struct {
 // cache must hold everything already.
 func (c *Client) Pull(ctx context.Context, r Request) (*Snapshot, error) {
 	if c.opt.Offline {
-		s, err := c.Cached(r.Repo, r.Revision, r.Want)
+		s, err := c.Cached(r.Repo, r.Revision, r.all(), r.Want...)
 		if errors.Is(err, ErrNotFound) {
 			return nil, fmt.Errorf("%s: %w", r.Repo, ErrOffline)
 		}
@@ -63,15 +67,11 @@ func (c *Client) Pull(ctx context.Context, r Request) (*Snapshot, error) {
 	}
 	s := &Snapshot{Repo: l.Repo, Revision: l.Revision, Commit: l.Commit, Dir: c.snapshotDir(l.Repo, l.Commit)}
 	for _, f := range l.Files {
-		if Match(r.Want, f.Path) {
+		if Match(r.all(), f.Path) {
 			s.Files = append(s.Files, f)
 		}
 	}
-	for _, w := range r.Want {
-		if !strings.ContainsAny(w, "*?[") && !slices.ContainsFunc(s.Files, func(f File) bool { return f.Path == w }) {
-			s.Missing = append(s.Missing, w)
-		}
-	}
+	s.miss(r.Want)
 	if len(s.Missing) > 0 || len(s.Files) == 0 {
 		return nil, fmt.Errorf("%s at revision %s: %w: %s", l.Repo, l.Revision, ErrNotFound, strings.Join(append(s.Missing, "files that match"), ", "))
 	}
