@@ -20,7 +20,7 @@ const tinyBERT = "../testdata/bert/tiny"
 func engines(t testing.TB) map[string]*tensor.Engine {
 	t.Helper()
 	out := map[string]*tensor.Engine{}
-	for _, name := range []string{"go", "xla:cpu"} {
+	for _, name := range []string{"go", "native", "xla:cpu"} {
 		e, err := tensor.Open(name, tensor.Options{})
 		if errors.Is(err, tensor.ErrUnavailable) && name != "go" {
 			t.Logf("not tested on %s: %v", name, err)

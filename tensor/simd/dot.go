@@ -1,5 +1,3 @@
-// Package simd holds the vector kernels of index and engine. What is here so far is
-// plain Go, the reference that assembly versions are tested against.
 package simd
 
 // Dot is the inner product of two vectors of the same length.
