@@ -9,7 +9,7 @@ import (
 // Query kinds: what is searched for.
 const (
 	QueryRationale         = "rationale"          // the model's explanation
-	QueryQuestion          = "question"           // the stem; options are not searched for (MIRAGE's question-only retrieval)
+	QueryQuestion          = "question"           // the stem with its options
 	QueryQuestionRationale = "question+rationale" // both
 	QueryDoc               = "query2doc"          // the question and a passage written by the model (Wang et al., 2023)
 )

@@ -169,7 +169,7 @@ func (s *Snippet) full() string { return models.JoinTitle(s.Title, s.Text) }
 // rationale makes the query text.
 func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 	question := r.q.Render()
-	r.trace.Query = strings.TrimSpace(r.q.Stem)
+	r.trace.Query = question
 	needed := r.o.Query == QueryRationale || r.o.Query == QueryQuestionRationale || r.o.RerankQuery == "rationale" && r.CrossEncoder != nil
 	if !needed && r.o.Query != QueryDoc {
 		st.Skipped = "the query is the question"
@@ -239,7 +239,7 @@ func (r *run) rerank(ctx context.Context, st *StageTrace) error {
 	if r.CrossEncoder == nil {
 		st.Skipped = "no cross-encoder is configured; order by retrieval score"
 	} else if len(s) > 0 {
-		query := strings.TrimSpace(r.q.Stem)
+		query := r.q.Render()
 		if r.o.RerankQuery == "rationale" && r.trace.Rationale != "" {
 			query = r.trace.Rationale
 		}

@@ -204,9 +204,9 @@ func TestRationalePromptAndQuery(t *testing.T) {
 	p.Generator = g
 	for _, c := range []struct{ kind, query, used string }{
 		{QueryRationale, "Metformin hinders absorption.", QueryRationale},
-		{QueryQuestionRationale, metformin.Stem + " Metformin hinders absorption.", QueryQuestionRationale},
-		{QueryDoc, metformin.Stem + " " + reply, QueryDoc},
-		{QueryQuestion, metformin.Stem, QueryQuestion},
+		{QueryQuestionRationale, metformin.Render() + " Metformin hinders absorption.", QueryQuestionRationale},
+		{QueryDoc, metformin.Render() + " " + reply, QueryDoc},
+		{QueryQuestion, metformin.Render(), QueryQuestion},
 	} {
 		g.prompts = nil
 		tr, err := p.Retrieve(t.Context(), metformin, Options{Query: c.kind}, Observer{})
@@ -225,7 +225,7 @@ func TestRationalePromptAndQuery(t *testing.T) {
 	}
 	reply = "B) Vitamin B12"
 	tr, err := p.Retrieve(t.Context(), metformin, Options{}, Observer{})
-	if err != nil || tr.Query != metformin.Stem || tr.QueryKind != QueryQuestion || tr.Stages[0].Note == "" {
+	if err != nil || tr.Query != metformin.Render() || tr.QueryKind != QueryQuestion || tr.Stages[0].Note == "" {
 		t.Errorf("an option without reasons: query %q of kind %s, %v", tr.Query, tr.QueryKind, err)
 	}
 }
@@ -269,7 +269,7 @@ func TestQuotas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := enc.EncodeQueries(t.Context(), []string{metformin.Stem})
+	v, _, err := enc.EncodeQueries(t.Context(), []string{metformin.Render()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,8 +492,8 @@ func TestDemoRetrieval(t *testing.T) {
 	t.Logf("query rationale (a model of 135 million parameters): first %d, in final_k %d", rFirst, rFinal)
 	bFirst, bFinal := found(t, p, qs, Options{Query: QueryQuestionRationale})
 	t.Logf("query question+rationale: first %d, in final_k %d", bFirst, bFinal)
-	if rFinal < 6 || bFinal < 14 {
-		t.Errorf("in final_k: rationale %d (≥ 6), question+rationale %d (≥ 14)", rFinal, bFinal)
+	if rFinal < 14 || bFinal < 16 {
+		t.Errorf("in final_k: rationale %d (≥ 14), question+rationale %d (≥ 16)", rFinal, bFinal)
 	}
 
 	for _, s := range demoSources {
