@@ -21,9 +21,7 @@ import (
 )
 
 func (a *app) corpus() *cobra.Command {
-	c := &cobra.Command{Use: "corpus", Short: "make, list and check corpora"}
-	c.AddCommand(a.corpusAdd(), a.corpusList(), a.corpusVerify())
-	return c
+	return group("corpus", "make, list and check corpora", a.corpusAdd(), a.corpusList(), a.corpusVerify())
 }
 
 func (a *app) corpusAdd() *cobra.Command {
@@ -219,9 +217,7 @@ func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
 }
 
 func (a *app) index() *cobra.Command {
-	c := &cobra.Command{Use: "index", Short: "build, describe and check the indexes of corpora"}
-	c.AddCommand(a.indexBuild(), a.indexInspect(), a.indexVerify())
-	return c
+	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify())
 }
 
 func (a *app) indexBuild() *cobra.Command {

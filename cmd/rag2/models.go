@@ -38,9 +38,7 @@ func (a *app) store(f *hubFlags) (registry.Store, error) {
 }
 
 func (a *app) modelsCommand() *cobra.Command {
-	c := &cobra.Command{Use: "models", Short: "list, fetch and check models"}
-	c.AddCommand(a.modelsList(), a.modelsPull(), a.modelsVerify())
-	return c
+	return group("models", "list, fetch and check models", a.modelsList(), a.modelsPull(), a.modelsVerify())
 }
 
 func (a *app) modelsList() *cobra.Command {
