@@ -243,8 +243,10 @@ func (c *container) need(tag string, size int64) (*part, error) {
 	return p, nil
 }
 
+func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 func (c *container) checkCRC(p *part) error {
-	if crc32.Checksum(p.data, castagnoli) != p.crc {
+	if crcOf(p.data) != p.crc {
 		return c.bad(p.tag, p.off, "checksum differs")
 	}
 	return nil

@@ -60,8 +60,9 @@ type OpenOptions struct {
 	Vectors []string
 	// Warm reads sections ahead: none, graph, codes, all ("" = none).
 	Warm string
-	// Resident copies graph and codes into memory of huge pages, which makes a walk
-	// faster, instead of reading them through the page cache.
+	// Resident copies graph and codes (without codes: the vectors, when they are one
+	// file) into memory of huge pages, which makes a walk faster, instead of reading
+	// them through the page cache.
 	Resident bool
 }
 
@@ -192,8 +193,10 @@ func (x *Index) place(o OpenOptions) error {
 			if x.g.level0, err = x.residentU32(x.g.level0); err != nil {
 				return err
 			}
-			codes, err = x.resident(codes)
-			return err
+			if codes, err = x.resident(codes); err != nil || x.p.codes != NoCodes {
+				return err
+			}
+			return x.full.toMemory(x)
 		})
 		if err != nil {
 			return err

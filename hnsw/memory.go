@@ -1,6 +1,10 @@
 package hnsw
 
-import "rag2/internal/mmapfile"
+import (
+	"unsafe"
+
+	"rag2/internal/mmapfile"
+)
 
 // resident copies b into memory of the index's own.
 func (x *Index) resident(b []byte) ([]byte, error) {
@@ -14,6 +18,21 @@ func (x *Index) resident(b []byte) ([]byte, error) {
 	x.own = append(x.own, m)
 	copy(m, b)
 	return m[:len(b):len(b)], nil
+}
+
+// toMemory moves a table of full vectors.
+func (t *table) toMemory(x *Index) (err error) {
+	switch t.kind {
+	case tableF32:
+		if t.bytes, err = x.resident(t.bytes); err == nil && len(t.bytes) > 0 {
+			t.f32 = asF32(t.bytes)
+		}
+	case tableF16:
+		if t.bytes, err = x.resident(t.bytes); err == nil && len(t.bytes) > 0 {
+			t.f16 = unsafe.Slice((*uint16)(unsafe.Pointer(&t.bytes[0])), len(t.bytes)/2)
+		}
+	}
+	return err
 }
 
 func (x *Index) residentU32(v []uint32) ([]uint32, error) {

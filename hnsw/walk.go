@@ -131,6 +131,7 @@ type searcher struct {
 	pool   []uint64 // keys, best first
 	ids    []uint32
 	rows   []uint32
+	rest   []uint32
 	scores []float32
 	q, qe  query // for the walk, for rescoring
 	keep   func(row int) bool
