@@ -128,7 +128,8 @@ var reData = regexp.MustCompile(`^g-[0-9a-f]{16}$`)
 // NewData names a data folder that does not exist yet.
 func NewData() string { return fmt.Sprintf("g-%016x", rand.Uint64()) }
 
-// Prune removes the data folders and spools of a corpus that its manifest does not name.
+// Prune removes what dead processes left in a corpus's folder: data that its manifest
+// does not name, spools, half-written manifests. The caller holds the lock.
 func (h Home) Prune(m *Manifest) error {
 	dir, err := h.CorpusDir(m.Name)
 	if err != nil {
@@ -139,7 +140,8 @@ func (h Home) Prune(m *Manifest) error {
 		return err
 	}
 	for _, e := range es {
-		if n := e.Name(); e.IsDir() && n != m.Data && (reData.MatchString(n) || strings.HasPrefix(n, "spool-")) {
+		n := e.Name()
+		if e.IsDir() && n != m.Data && (reData.MatchString(n) || strings.HasPrefix(n, "spool-")) || strings.HasPrefix(n, "manifest.json.") {
 			if err := os.RemoveAll(filepath.Join(dir, n)); err != nil {
 				return err
 			}
