@@ -39,6 +39,8 @@ type BuildOptions struct {
 	// until they cost less than 3 % of the time. Negative writes none.
 	CheckpointEvery time.Duration
 	Progress        func(done, total int)
+
+	base string // an index of the first rows whose graph is taken over
 }
 
 func (o BuildOptions) defaults() BuildOptions {
@@ -81,19 +83,20 @@ func (o BuildOptions) Validate() error {
 
 // builder holds the growing graph.
 type builder struct {
-	o     BuildOptions
-	path  string
-	v     *vectors
-	scan  *scanned
-	dups  [][2]uint32
-	isDup []uint64 // bitmap
-	g     *graph
-	t     *table
-	coder *coder
-	norms []float32
-	order []uint32 // rows in the order of insertion, duplicates left out
-	pos   int      // rows inserted
-	round int
+	o        BuildOptions
+	path     string
+	v        *vectors
+	scan     *scanned
+	dups     [][2]uint32
+	isDup    []uint64 // bitmap
+	g        *graph
+	t        *table
+	coder    *coder
+	norms    []float32
+	order    []uint32 // rows in the order of insertion, duplicates left out
+	pos      int      // rows inserted
+	round    int
+	baseRows int // taken over from o.base
 
 	workers chan *searcher
 	placed  []placing
@@ -189,7 +192,10 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 			b.order = append(b.order, uint32(i))
 		}
 	}
-	shuffle(b.order, b.o.Seed)
+	if err := b.takeBase(); err != nil {
+		return err
+	}
+	shuffle(b.order[b.pos:], b.o.Seed)
 	b.workers = make(chan *searcher, b.o.Workers)
 	for range b.o.Workers {
 		b.workers <- &searcher{}
@@ -508,7 +514,7 @@ func (b *builder) connect(s *searcher, target uint32, level int, edges []uint64)
 func (b *builder) params() params {
 	p := params{n: b.v.n, dim: b.v.dim, m: b.o.M, efc: b.o.EfConstruction, metric: b.o.Metric, codes: b.o.Codes, seed: b.o.Seed,
 		entryRow: b.g.entryRow, entryUp: b.g.entryUp, top: b.g.top, uppers: len(b.g.upRow), lists: len(b.g.upLists) / b.o.M,
-		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round}
+		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round, base: b.baseRows}
 	h, _ := hex.DecodeString(b.scan.contents)
 	copy(p.contents[:], h)
 	return p
