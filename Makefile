@@ -10,7 +10,9 @@ export RAG2_CACHE := $(CACHE)
 export GOMLX_NO_AUTO_INSTALL := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-race models xla bench lint fmt clean
+ISAS ?= generic avx2
+
+.PHONY: help build static demo test test-isa test-race models xla bench lint fmt clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,9 @@ test: models xla ## every test, and the static build
 	go vet ./...
 	CGO_ENABLED=0 go build -o bin/rag2-static ./cmd/rag2
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -timeout 20m ./...
+
+test-isa: ## the kernels' and the native engine's tests at every instruction set level
+	@for isa in $(ISAS); do echo "RAG2_ISA=$$isa"; RAG2_ISA=$$isa go test -count=1 -short ./tensor/simd/... ./tensor/native/... ; done
 
 test-race: models xla ## the tests under the race detector
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -race -short -timeout 40m ./...

@@ -195,6 +195,14 @@ func (r *run) cite(ctx context.Context, st *StageTrace, a *Answer) error {
 	if len(kept) == 0 || a.Text == "" {
 		return nil
 	}
+	err := r.attribute(ctx, a, kept, used)
+	st.Out = len(a.Citations)
+	return err
+}
+
+// attribute ties sentences that the model left without a citation to the snippet that
+// is closest, where it is close enough.
+func (r *run) attribute(ctx context.Context, a *Answer, kept []Snippet, used []int) error {
 	parts := sentences(a.Text)
 	var at []int
 	var texts []string
@@ -206,10 +214,13 @@ func (r *run) cite(ctx context.Context, st *StageTrace, a *Answer) error {
 		}
 		at, texts = append(at, i), append(texts, strings.TrimSpace(s))
 	}
-	if len(texts) == 0 && len(used) == 0 && a.Option != "" {
-		// The text names the option and no reason: what is tied is the question with
-		// that answer.
-		at, texts = []int{len(parts) - 1}, []string{strings.TrimSpace(r.q.Stem) + " " + a.OptionText}
+	// A text that names the option and no reason: what is tied is the question with that
+	// answer, and only to snippets that do not fit another option better.
+	bare := len(texts) == 0 && len(used) == 0 && a.Option != ""
+	if bare {
+		for _, o := range r.q.Options {
+			at, texts = append(at, len(parts)-1), append(texts, strings.TrimSpace(r.q.Stem)+" "+o.Text)
+		}
 	}
 	if len(texts) == 0 {
 		return nil
@@ -226,24 +237,54 @@ func (r *run) cite(ctx context.Context, st *StageTrace, a *Answer) error {
 	if err != nil {
 		return err
 	}
-	for i, v := range sv {
-		best, cos := 0, -1.0
-		for j := range kv {
-			if c := cosine(v, kv[j]); c > cos {
-				best, cos = j, c
-			}
+	cos := func(i, j int) float64 { return cosine(sv[i], kv[j]) }
+	for i := range sv {
+		if bare && r.q.Options[i].Key != a.Option {
+			continue
 		}
-		if cos < r.o.Attribution {
+		best, top, other := -1, -1.0, ""
+		for j := range kv {
+			c := cos(i, j)
+			if c <= top {
+				continue
+			}
+			if bare {
+				if rival := r.rival(i, func(o int) float64 { return cos(o, j) }); rival >= 0 {
+					if other == "" && c >= r.o.Attribution {
+						other = fmt.Sprintf("snippet %d fits option %s better than the answer", j+1, r.q.Options[rival].Key)
+					}
+					continue
+				}
+			}
+			best, top = j, c
+		}
+		if best < 0 || top < r.o.Attribution {
+			if other != "" {
+				r.notes = append(r.notes, other)
+			}
 			continue
 		}
 		body := strings.TrimRight(parts[at[i]], " \n")
 		parts[at[i]] = fmt.Sprintf("%s [%d]%s", body, best+1, parts[at[i]][len(body):])
 		k := slices.IndexFunc(a.Citations, func(c Citation) bool { return c.N == best+1 })
 		if k < 0 {
-			a.Citations = append(a.Citations, Citation{N: best + 1, ID: kept[best].ID, Corpus: kept[best].Corpus, By: "attribution", Cosine: math.Round(cos*1e4) / 1e4})
+			a.Citations = append(a.Citations, Citation{N: best + 1, ID: kept[best].ID, Corpus: kept[best].Corpus, By: "attribution", Cosine: math.Round(top*1e4) / 1e4})
 		}
 	}
 	a.Text = strings.Join(parts, "")
-	st.Out = len(a.Citations)
 	return nil
+}
+
+// rival is the option that is closer to a snippet than option i, or -1.
+func (r *run) rival(i int, cos func(option int) float64) int {
+	best := i
+	for o := range r.q.Options {
+		if cos(o) > cos(best) {
+			best = o
+		}
+	}
+	if best == i {
+		return -1
+	}
+	return best
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"rag2/models"
+	"rag2/models/registry"
 	"rag2/pipeline/home"
 	"rag2/pipeline/llm"
 	"rag2/tensor"
@@ -27,8 +28,11 @@ var faults = []struct {
 	{ErrOptions, Fault{"bad settings", 2, http.StatusBadRequest}},
 	{home.ErrNoCorpus, Fault{"no such corpus", 1, http.StatusNotFound}},
 	{home.ErrNoIndex, Fault{"no index", 1, http.StatusConflict}},
+	{home.ErrBusy, Fault{"corpus is busy", 1, http.StatusConflict}},
 	{home.ErrStale, Fault{"stale index", 1, http.StatusConflict}},
 	{ErrNotConfigured, Fault{"not configured", 1, http.StatusConflict}},
+	{registry.ErrUnknown, Fault{"no such model", 1, http.StatusNotFound}},
+	{registry.ErrMissing, Fault{"model missing", 1, http.StatusConflict}},
 	{models.ErrContext, Fault{"prompt too long", 1, http.StatusRequestEntityTooLarge}},
 	{llm.ErrUnavailable, Fault{"language model unavailable", 1, http.StatusBadGateway}},
 	{llm.ErrRefused, Fault{"language model refused", 1, http.StatusBadGateway}},

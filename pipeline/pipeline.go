@@ -192,7 +192,7 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 		st.Note = "cut at the token limit"
 	}
 	if r.o.Query == QueryDoc {
-		r.trace.Query = strings.TrimSpace(question + " " + strings.TrimSpace(c.Text))
+		r.trace.Query = r.trace.Query + " " + strings.TrimSpace(c.Text)
 		return nil
 	}
 	key, explanation := Extract(c.Text, r.q.Options)
@@ -208,7 +208,7 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 	case QueryRationale:
 		r.trace.Query = explanation
 	case QueryQuestionRationale:
-		r.trace.Query = question + " " + explanation
+		r.trace.Query += " " + explanation
 	}
 	return nil
 }

@@ -21,9 +21,7 @@ import (
 )
 
 func (a *app) corpus() *cobra.Command {
-	c := &cobra.Command{Use: "corpus", Short: "make, list and check corpora"}
-	c.AddCommand(a.corpusAdd(), a.corpusList(), a.corpusVerify())
-	return c
+	return group("corpus", "make, list and check corpora", a.corpusAdd(), a.corpusList(), a.corpusVerify())
 }
 
 func (a *app) corpusAdd() *cobra.Command {
@@ -203,7 +201,7 @@ func (a *app) corpusVerify() *cobra.Command {
 }
 
 func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
-	dir, err := a.data().CorpusDir(m.Name)
+	dir, err := a.data().DataDir(m)
 	if err != nil {
 		return err
 	}
@@ -219,9 +217,7 @@ func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
 }
 
 func (a *app) index() *cobra.Command {
-	c := &cobra.Command{Use: "index", Short: "build, describe and check the indexes of corpora"}
-	c.AddCommand(a.indexBuild(), a.indexInspect(), a.indexVerify())
-	return c
+	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify())
 }
 
 func (a *app) indexBuild() *cobra.Command {
@@ -293,7 +289,10 @@ func (a *app) indexInspect() *cobra.Command {
 				}
 				i := info{n, x.Manifest.Index, x.Index.Info(), map[string]int64{}}
 				x.Close()
-				dir, _ := a.data().CorpusDir(n)
+				dir, err := a.data().DataDir(x.Manifest)
+				if err != nil {
+					return err
+				}
 				es, err := os.ReadDir(dir)
 				if err != nil {
 					return err

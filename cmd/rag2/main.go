@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"rag2/pipeline"
+	_ "rag2/tensor/native" // the engine "native"
 
 	"github.com/spf13/cobra"
 )
@@ -58,14 +59,21 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          usageArgs(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.configure(c) }
-	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.doctor())
+	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.modelsCommand(), a.doctor())
 	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, cs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: usageArgs(cobra.NoArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(cs...)
+	return c
 }
 
 // printJSON writes v to standard output, indented.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -74,21 +73,13 @@ func (s *stack) close() {
 	s.opened = nil
 }
 
-// modelDir finds a model by path or by name in the models directory.
+// modelDir finds a model by name or path.
 func (a *app) modelDir(name string) (string, error) {
-	p := name
-	if !strings.ContainsAny(name, `/\`) {
-		p = filepath.Join(a.models, name)
-		if _, err := os.Stat(p); err != nil {
-			if _, err := os.Stat(name); err == nil {
-				return name, nil
-			}
-		}
+	st, err := a.store(nil)
+	if err != nil {
+		return "", err
 	}
-	if _, err := os.Stat(p); err != nil {
-		return "", fmt.Errorf("model %q is not there: %w; `rag2 models list` shows what is, `make models` fetches the demo's", name, err)
-	}
-	return p, nil
+	return st.Resolve(name)
 }
 
 func (s *stack) openEngine(a *app) (err error) {
@@ -101,11 +92,15 @@ func (s *stack) openEngine(a *app) (err error) {
 }
 
 func (s *stack) openEncoder(a *app) error {
-	spec := models.EncoderSpec{QueryTokens: s.queryTokens}
-	var err error
-	if spec.QueryDir, err = a.modelDir(s.encoder); err != nil {
+	st, err := a.store(nil)
+	if err != nil {
 		return err
 	}
+	spec, err := st.EncoderSpec(s.encoder)
+	if err != nil {
+		return err
+	}
+	spec.QueryTokens = s.queryTokens
 	if s.articles != "" {
 		spec.PairArticles = true
 		if spec.ArticleDir, err = a.modelDir(s.articles); err != nil {
