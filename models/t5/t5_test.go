@@ -103,8 +103,8 @@ func TestTinyModelsEqualTransformers(t *testing.T) {
 						t.Fatalf("%s %s case %d: logit %d is %g, want %g", engine, name, i, j, row[j], c.Logits[j])
 					}
 				}
-				if i != 2 && (name != "flan" || i > 3) {
-					continue // each length costs two compilations
+				if strings.HasPrefix(engine, "xla") && (name != "flan" || i != 2) {
+					continue // each length costs XLA two compilations of seconds
 				}
 				out, ended, err := m.Generate(ctx, c.IDs, 20)
 				if err != nil {
@@ -120,7 +120,7 @@ func TestTinyModelsEqualTransformers(t *testing.T) {
 					t.Errorf("%s %s case %d: greedy %v, want %v", engine, name, i, out, want)
 				}
 			}
-			if n := m.Compilations(); n > 9 {
+			if n := m.Compilations(); n > 11 {
 				t.Errorf("%s %s: %d compilations", engine, name, n)
 			}
 			m.Close()
