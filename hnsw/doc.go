@@ -1,23 +1,89 @@
-// Package hnsw finds the rows of a vector file with the largest inner product with
-// a query: exactly, by scanning, or through a hierarchical navigable small world
-// graph (Malkov & Yashunin 2018) kept in one mapped file beside the vectors.
+// Package hnsw finds the rows of vector files that are nearest to a query: exactly,
+// by scanning, or through a hierarchical navigable small world graph (Malkov &
+// Yashunin 2018) that is mapped from one file beside the vectors.
 //
-// Vectors are .npy files (float32 or float16) read in place. They are not
-// normalised: nearness, in building as in searching, is the inner product itself,
-// and the neighbour heuristic keeps edges that lead to larger products. Zero, NaN
-// and infinite vectors are refused, at build and as queries.
+// # What it does
 //
-// The file (little-endian, magic "RAG2HNSW"):
+// Vectors are .npy files (float32 or float16, n × dim, one or several), read in place
+// and never copied into the index. Nearness is the inner product (the default, on
+// vectors as they are), Euclidean distance or cosine; the score is always the larger
+// the nearer. Zero, NaN and infinite vectors are refused, at build and as queries.
+// Rows with the content of an earlier row are kept out of the graph and come back
+// beside it. Every other row is reachable: a build ends with a check and repair.
 //
-//	0    magic
-//	8    u32 format version (1); 12: u32 CRC-32C of bytes 16…127
-//	16   u64 n; 24: u32 dim; 28: u32 M; 32: u32 efConstruction; 36: u32 entry row
-//	40   u32 top level; 44: f32 largest norm; 48: u64 seed
-//	56   u64 number of nodes above level 0
-//	64   u32 CRC-32C of each section: level 0, upper index, upper lists; 76…127 zero
-//	128  level 0:     n × (1+2M) u32: number of neighbours, their rows
-//	     upper index: u × {u32 row, u32 first list}, sorted by row
-//	     upper lists: one (1+M) u32 list per node and level ≥ 1
+// The walk reads the vectors or codes of them (8, 4 or 1 bit a dimension, see Codes);
+// with codes, full vectors only rescore the best. Scores of hits are always those of
+// an exact search, bit for bit.
 //
-// An Index may be searched by any number of goroutines.
+// Build places nodes in rounds against the graph as it was before the round (as
+// ParlayANN, Dobson et al. 2023, does), so that the file depends on vectors, options
+// and instruction set level, not on threads or interruptions. Checkpoints make a
+// killed build resumable.
+//
+// A Set is a folder of segments with deletions and a small part that is scanned;
+// Merge makes fewer segments of many. Plan predicts sizes, Tune picks the breadth of
+// the walk for a recall, ImportMedCPT reads NCBI's embeddings.
+//
+// # What it does not do
+//
+// It does not embed texts, keep them, or change an index in place.
+//
+// # Concurrency and lifetime
+//
+// An Index or Set may be searched by any number of goroutines. Close needs them to
+// have returned. Returned hits are the caller's. A file that is cut while it is
+// mapped makes searches fail with mmapfile.ErrFault.
+//
+// # File format
+//
+// Little-endian. A file is a header and sections at multiples of 4096, with zeros
+// between; the header is checked at open, the rest by Verify.
+//
+//	 0  8  "RAG2HNSW" (an index) or "RAG2CKPT" (a checkpoint of a build)
+//	 8  4  u32 format version: 2. A reader refuses versions it does not know.
+//	12  4  u32 feature version: 1. Higher ones add sections that may be ignored.
+//	16  4  u32 length of the header: 64 + 32 × sections
+//	20  4  u32 number of sections
+//	24  8  u64 length of the file
+//	32  4  u32 CRC-32C of the header without these four bytes
+//	36 28  zero
+//	64 32  for each section: 4 bytes tag, u32 CRC-32C of the section, u64 offset,
+//	       u64 length, 8 bytes zero
+//
+// Sections, n rows, dim dimensions, M neighbours, in this order:
+//
+//	PARM  160 bytes:
+//	        0 u64 n           8 u32 dim        12 u32 M      16 u32 efConstruction
+//	       20 u32 metric (0 ip, 1 l2, 2 cosine)
+//	       24 u32 codes (0 none, 1 int8, 2 4-bit, 3 1-bit)
+//	       28 u32 1 when the graph was built from full vectors
+//	       32 u64 seed       40 u32 entry: row 44 u32 entry: number above level 0
+//	       48 u32 top level  52 f32 largest norm
+//	       56 u64 nodes above level 0          64 u64 their lists
+//	       72 u64 copies     80 u64 rows in the graph (less than n in a checkpoint)
+//	       88 u64 rounds     96 32 bytes SHA-256 naming the vectors' content:
+//	          of a line "dtype rows sha256-of-array\n" for each shard
+//	      128 u64 rows whose graph was taken over from another index (Merge)
+//	      136 zero
+//	SHRD  JSON: the .npy files (see Shard)                        (index)
+//	ISAL  instruction set level, ASCII                            (checkpoint)
+//	MEAN  dim × f32: the mean row, of unit rows for cosine        (index)
+//	DUPS  {u32 first row, u32 its copy} sorted by both            (index)
+//	NORM  n × f32: |x|² for l2, 1/|x| for cosine; absent for ip   (index)
+//	UPRW  u32 for each node above level 0: its row, ascending
+//	UPFL  u32 for each of them: its first list in UPLS; then the number of lists
+//	UPLS  lists of M u32, one for each level from 1 up: numbers of neighbours (which
+//	      count nodes above level 0, not rows), 0xffffffff from the first free place
+//	LVL0  n lists of 2M u32: neighbours' rows, 0xffffffff likewise
+//	CODE  n codes: f32 A, f32 B, then per 64 dimensions (dim is rounded up with zeros)
+//	      int8:  64 signed bytes
+//	      4-bit: 32 bytes, low halves dimensions 0…31, high halves 32…63, value-7.5
+//	      1-bit: u64, bit i set where dimension i is positive
+//
+// Codes are of T(x-mean), with T = H₃S₃H₂S₂H₁S₁H₀S₀: Sᵢ flips signs (bit 0 of
+// mix(seed, i<<32|j)), Hᵢ is the orthogonal Walsh–Hadamard transform of the largest
+// power of two p ≤ rounded dim, on the first p coordinates for even i, the last p for
+// odd i; when p is all of them, i = 3 is left out. A and B are explained at coder. Level-0 lists of a power of two up to M 512 never cross a page.
+//
+// History: format 1, a fixed header without sections, was never released.
 package hnsw

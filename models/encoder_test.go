@@ -169,7 +169,7 @@ func TestMiniLMParity(t *testing.T) {
 		if name == "go" {
 			n = min(n, 20)
 		}
-		enc, err := OpenEncoder(e, EncoderSpec{QueryDir: filepath.Join(dir, "minilm")})
+		enc, err := OpenEncoder(e, EncoderSpec{QueryDir: filepath.Join(dir, "minilm"), Normalize: "no"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -287,3 +287,9 @@ func (w *Writer) Commit() error {
 
 // Abort drops the file.
 func (w *Writer) Abort() { w.f.Abort() }
+
+// Advise tells the kernel how the array will be read.
+func (a *Array) Advise(how mmapfile.Advice) { a.f.Advise(0, a.f.Len(), how) }
+
+// Resident is how many of the file's bytes lie in memory.
+func (a *Array) Resident() (int64, error) { return a.f.Resident(0, a.f.Len()) }

@@ -3,6 +3,13 @@ package simd
 // Dot is the inner product of two vectors of the same length.
 func Dot(a, b []float32) float32 {
 	b = b[:len(a)]
+	if distAVX2 {
+		return dotFast(a, b)
+	}
+	return dotGeneric(a, b)
+}
+
+func dotGeneric(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	i := 0
 	for ; i+8 <= len(a); i += 8 {
