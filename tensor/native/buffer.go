@@ -156,6 +156,25 @@ func (b *Backend) BufferFromFlatData(device backends.DeviceNum, flat any, s shap
 	return buf, nil
 }
 
+// AdoptFlatData is BufferFromFlatData without a copy where possible: flat belongs to
+// the backend from here on.
+func (b *Backend) AdoptFlatData(device backends.DeviceNum, flat any, s shapes.Shape) (backends.Buffer, error) {
+	src, err := flatBytes(flat, s.DType, s.Size())
+	if err != nil {
+		return nil, err
+	}
+	if len(src) < 1<<14 || len(src)%8 != 0 || uintptr(unsafe.Pointer(&src[0]))%8 != 0 {
+		return b.BufferFromFlatData(device, flat, s)
+	}
+	if b.IsFinalized() {
+		return nil, errFinalized
+	}
+	if err := checkDevice(device, s); err != nil {
+		return nil, err
+	}
+	return &Buffer{backend: b, shape: s.Clone(), mem: cast[uint64](src), bytes: len(src), host: true}, nil
+}
+
 func checkDevice(device backends.DeviceNum, s shapes.Shape) error {
 	if device != 0 {
 		return fmt.Errorf("native: device %d does not exist", device)

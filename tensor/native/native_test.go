@@ -189,3 +189,30 @@ func BenchmarkCallOverhead(b *testing.B) {
 		}
 	}
 }
+
+func TestAdopt(t *testing.T) {
+	b := New(1)
+	defer b.Finalize()
+	v := make([]float32, 1<<13)
+	v[5] = 7
+	s := shapes.Make(dtypes.Float32, len(v))
+	x, err := b.AdoptFlatData(0, v, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flat, err := b.BufferData(x); err != nil || &flat.([]float32)[0] != &v[0] {
+		t.Errorf("copied: %v", err)
+	}
+	for _, n := range []int{1, 1<<13 - 1} { // small or odd: copied
+		y, err := b.AdoptFlatData(0, v[:n], shapes.Make(dtypes.Float32, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flat, err := b.BufferData(y); err != nil || &flat.([]float32)[0] == &v[0] {
+			t.Errorf("%d floats: not copied: %v", n, err)
+		}
+	}
+	if _, err := b.AdoptFlatData(0, v, shapes.Make(dtypes.Float32, 3)); err == nil {
+		t.Error("wrong length: no error")
+	}
+}
