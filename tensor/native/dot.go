@@ -293,7 +293,7 @@ func batchOffset(i int, dims, strides []int) int {
 
 // gemm prepares the product of batch i; C is not set.
 func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
-	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col}
+	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col, Scratch: w.gemm}
 	if !s.aGiven {
 		g.A = s.from(x, &s.a, i)
 	}

@@ -24,6 +24,7 @@ type Executable struct {
 	arena   int    // bytes
 	flat    []bool // parameters that some step reads as flat memory
 	scratch int    // floats per worker
+	gemm    int    // of which for products
 	regs    int
 	args    int
 
@@ -54,6 +55,7 @@ type execution struct {
 // workerState is what one worker writes to.
 type workerState struct {
 	scratch []float32
+	gemm    []float32 // of the products
 	regs    [][]float32
 	last    []int // row offsets of sticky inputs
 	_       [64]byte
@@ -123,7 +125,7 @@ func (e *Executable) newExecution() *execution {
 	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)),
 		arena: make([]uint64, e.arena/8+8), workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
 	for i := range x.workers {
-		x.workers[i] = workerState{scratch: make([]float32, e.scratch+16), regs: make([][]float32, e.regs), last: make([]int, e.regs)}
+		x.workers[i] = workerState{scratch: make([]float32, e.scratch+16), gemm: make([]float32, e.gemm), regs: make([][]float32, e.regs), last: make([]int, e.regs)}
 	}
 	for _, v := range e.values {
 		switch v.kind {
