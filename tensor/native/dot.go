@@ -170,7 +170,11 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 	s.tm, s.tn = 1, 1
 	if nb < 4*threads {
 		macs := s.m * s.n * max(s.k, 1)
-		want := min(8*threads, max(1, nb*macs/(256<<10))) / nb
+		least := 256 << 10 // multiply-adds worth a hand-over
+		if s.m <= 2 {
+			least = 96 << 10 // bound by memory
+		}
+		want := min(8*threads, max(1, nb*macs/least)) / nb
 		s.tm = max(1, min(want, s.m/48))
 		if s.epi == nil || !s.epi.fullRow {
 			s.tn = max(1, min((want+s.tm-1)/s.tm, panels))
