@@ -20,6 +20,9 @@ func engines(t testing.TB) map[string]*tensor.Engine {
 	t.Helper()
 	out := map[string]*tensor.Engine{}
 	for _, name := range tensor.Known() {
+		if name == "native:int8" {
+			continue // not exact
+		}
 		e, err := tensor.Open(name, tensor.Options{})
 		if errors.Is(err, tensor.ErrUnavailable) && name != "go" {
 			t.Logf("not tested on %s: %v", name, err)
