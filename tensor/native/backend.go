@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +36,7 @@ type Backend struct {
 	mu        sync.Mutex
 	free      map[int][][]uint64 // by length
 	freeBytes int
+	arenas    [][]uint64 // of ended executions, any of them serves any executable
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -106,7 +108,7 @@ func (b *Backend) Finalize() {
 	b.pool.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free, b.freeBytes = nil, 0
+	b.free, b.freeBytes, b.arenas = nil, 0, nil
 }
 
 // IsFinalized tells whether Finalize was called.
@@ -139,4 +141,34 @@ func (b *Backend) release(m []uint64) {
 	}
 	b.free[len(m)] = append(b.free[len(m)], m)
 	b.freeBytes += 8 * len(m)
+}
+
+// takeArena returns at least n words of arbitrary content. When no arena that was
+// given back is long enough, the longest makes place for a new one.
+func (b *Backend) takeArena(n int) []uint64 {
+	b.mu.Lock()
+	best := -1
+	for i, a := range b.arenas {
+		if best < 0 || (len(a) >= n) != (len(b.arenas[best]) >= n) && len(a) >= n || len(a) >= n && len(a) < len(b.arenas[best]) || len(b.arenas[best]) < n && len(a) > len(b.arenas[best]) {
+			best = i
+		}
+	}
+	var a []uint64
+	if best >= 0 {
+		a = b.arenas[best]
+		b.arenas = slices.Delete(b.arenas, best, best+1)
+	}
+	b.mu.Unlock()
+	if len(a) < n || a == nil {
+		a = make([]uint64, max(n, 8))
+	}
+	return a
+}
+
+func (b *Backend) giveArena(a []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.finalized.Load() && len(b.arenas) < b.pool.threads() {
+		b.arenas = append(b.arenas, a)
+	}
 }

@@ -79,6 +79,9 @@ func (b *Backend) buffer(x backends.Buffer) (*Buffer, error) {
 	return buf, nil
 }
 
+// maxReuse, in words, is the longest memory kept for later buffers: weights are not.
+const maxReuse = 2 << 20
+
 // BufferFinalize frees a buffer.
 func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf, err := b.buffer(x)
@@ -89,7 +92,7 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	defer buf.mu.Unlock()
 	m := buf.mem
 	buf.mem, buf.packs, buf.int8, buf.blocks, buf.dead = nil, nil, nil, nil, true
-	if !buf.shared && !buf.host && m != nil {
+	if !buf.shared && m != nil && len(m) <= maxReuse {
 		b.release(m)
 	}
 	return nil
