@@ -192,7 +192,7 @@ func (x *Index) rescore(k, ef int, o SearchOptions) int {
 		r = x.set.Rescore
 	}
 	if r <= 0 {
-		r = map[Codes]int{NoCodes: k, Int8: k + 10, FourBit: 2*k + 10, OneBit: 5*k + 50}[x.p.codes]
+		r = map[Codes]int{NoCodes: k, Int8: k + 10, FourBit: 2*k + 10, OneBit: 5*k + ef/2}[x.p.codes]
 	}
 	return min(max(r, k), ef)
 }
