@@ -19,7 +19,7 @@ import (
 // at random; lengths are mapped by rank to 1…10. Queries are points between questions,
 // with the shift between the two means kept.
 func synth(ctx context.Context, real, questions [][]float32, n int, dir string, seed uint64) (vectors, queries string, err error) {
-	const dim = 768
+	const dim, spread = 768, 0.25
 	d := len(real[0])
 	rng := rand.New(rand.NewPCG(seed, 17))
 	mean, basis, spectrum := pca(real)
@@ -85,10 +85,10 @@ func synth(ctx context.Context, real, questions [][]float32, n int, dir string, 
 		t := float32(rng.Float64() * 0.5)
 		v := make([]float32, dim)
 		for k := range d {
-			v[k] = c[i][k] + t*(c[j][k]-c[i][k]) + float32(0.15*math.Sqrt(spectrum[k])*rng.NormFloat64())
+			v[k] = c[i][k] + t*(c[j][k]-c[i][k]) + float32(spread*math.Sqrt(spectrum[k])*rng.NormFloat64())
 		}
 		for k := range tail {
-			v[d+k] = e[i][k] + t*(e[j][k]-e[i][k]) + float32(0.15*tail[k]*rng.NormFloat64())
+			v[d+k] = e[i][k] + t*(e[j][k]-e[i][k]) + float32(spread*tail[k]*rng.NormFloat64())
 		}
 		for k := range v {
 			v[k] += shift[k]
@@ -245,7 +245,7 @@ func pca(rows [][]float32) (mean []float32, basis [][]float32, spectrum []float6
 	for range 8 {
 		for p := range d {
 			for q := p + 1; q < d; q++ {
-				if math.Abs(a[p][q]) < 1e-12*math.Sqrt(a[p][p]*a[q][q]) {
+				if math.Abs(a[p][q]) <= 1e-12*math.Sqrt(math.Abs(a[p][p]*a[q][q])) {
 					continue
 				}
 				theta := (a[q][q] - a[p][p]) / (2 * a[p][q])
