@@ -299,6 +299,11 @@ func (x *Index) trueScores(s *searcher, q []float32) {
 	for i, h := range s.hits {
 		rows[i] = uint32(h.Row)
 	}
+	if x.cold {
+		for _, r := range rows {
+			x.v.willNeed(int(r))
+		}
+	}
 	if t.metric == L2 {
 		for i, r := range rows {
 			if cap(s.qe.row) < x.p.dim {

@@ -24,7 +24,7 @@ type config struct {
 	rows, rounds                    int
 	only, skip                      string
 	efs                             []int
-	synthOnly                       bool
+	synthOnly, noScaling            bool
 }
 
 func main() {
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&c.only, "only", "", "contestants, separated by commas; all by default")
 	flag.StringVar(&c.skip, "skip-synthetic", "usearch,usearch-i8", "peers left out of the synthetic set, where they are slowest of all")
 	flag.BoolVar(&c.synthOnly, "synthetic-only", false, "leave the real set out")
+	flag.BoolVar(&c.noScaling, "no-scaling", false, "leave the growth with the number of rows out")
 	flag.Parse()
 	c.efs = []int{10, 20, 40, 60, 80, 120, 200, 300}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -72,7 +73,7 @@ func run(ctx context.Context, c config) error {
 		if err != nil {
 			return err
 		}
-		return writeReport(c.out, []result{*r}, simd.Level.String(), c.rounds)
+		return finish(ctx, c, []result{*r})
 	}
 	r, err := measure(ctx, c, "shared questions", f32, filepath.Join(c.data, "passages.npy"), filepath.Join(c.data, "questions.npy"), "")
 	if err != nil {
@@ -86,10 +87,25 @@ func run(ctx context.Context, c config) error {
 		}
 		rs = append(rs, *r)
 	}
+	return finish(ctx, c, rs)
+}
+
+// finish measures growth on the synthetic set, when it was made, and writes all.
+func finish(ctx context.Context, c config, rs []result) error {
+	growth := ""
+	if c.rows > 0 && !c.noScaling {
+		qs, err := load(filepath.Join(c.work, fmt.Sprintf("synth-%d-queries.npy", c.rows)))
+		if err != nil {
+			return err
+		}
+		if growth, err = scaling(ctx, c, filepath.Join(c.work, fmt.Sprintf("synth-%d.npy", c.rows)), qs, hnsw.FourBit); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err
 	}
-	return writeReport(c.out, rs, simd.Level.String(), c.rounds)
+	return writeReport(c.out, rs, growth, simd.Level.String(), c.rounds)
 }
 
 func synthetic(ctx context.Context, c config, real, questions [][]float32) (*result, error) {

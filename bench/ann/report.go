@@ -197,7 +197,7 @@ func cpuName() string {
 }
 
 // writeReport puts ann.md and a plot for each data set into dir.
-func writeReport(dir string, rs []result, isa string, rounds int) error {
+func writeReport(dir string, rs []result, growth, isa string, rounds int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Nearest neighbours: ours and peers\n\nMeasured %s on %s, %d CPUs, kernels %s, Go %s; `make bench-ann`. One thread a search, QPS by CPU time (other load on the machine does not count), best of %d rounds in turn, M 16, efConstruction 200; builds on all CPUs.\n\n",
 		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), isa, strings.TrimPrefix(runtime.Version(), "go"), rounds)
@@ -209,5 +209,6 @@ func writeReport(dir string, rs []result, isa string, rounds int) error {
 			return err
 		}
 	}
+	b.WriteString(growth)
 	return os.WriteFile(filepath.Join(dir, "ann.md"), []byte(b.String()), 0o644)
 }
