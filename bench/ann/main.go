@@ -20,11 +20,11 @@ import (
 )
 
 type config struct {
-	data, work, out, python, script string
-	rows, rounds                    int
-	only, skip                      string
-	efs                             []int
-	synthOnly, noScaling            bool
+	data, work, out, python, script  string
+	rows, rounds                     int
+	only, skip                       string
+	efs                              []int
+	synthOnly, noScaling, growthOnly bool
 }
 
 func main() {
@@ -39,12 +39,17 @@ func main() {
 	flag.StringVar(&c.only, "only", "", "contestants, separated by commas; all by default")
 	flag.StringVar(&c.skip, "skip-synthetic", "usearch,usearch-i8", "peers left out of the synthetic set, where they are slowest of all")
 	flag.BoolVar(&c.synthOnly, "synthetic-only", false, "leave the real set out")
-	flag.BoolVar(&c.noScaling, "no-scaling", false, "leave the growth with the number of rows out")
+	flag.BoolVar(&c.noScaling, "no-scaling", false, "leave out growth with the number of rows, and cold data")
+	flag.BoolVar(&c.growthOnly, "growth-only", false, "only growth and cold data, with the indexes of an earlier run")
 	flag.Parse()
 	c.efs = []int{10, 20, 40, 60, 80, 120, 200, 300}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, c); err != nil {
+	limited, err := coldMain(ctx)
+	if !limited {
+		err = run(ctx, c)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "ann:", err)
 		os.Exit(1)
 	}
@@ -68,6 +73,9 @@ func run(ctx context.Context, c config) error {
 		return err
 	}
 	var rs []result
+	if c.growthOnly {
+		return finish(ctx, c, nil)
+	}
 	if c.synthOnly {
 		r, err := synthetic(ctx, c, real, questions)
 		if err != nil {
@@ -101,6 +109,11 @@ func finish(ctx context.Context, c config, rs []result) error {
 		if growth, err = scaling(ctx, c, filepath.Join(c.work, fmt.Sprintf("synth-%d.npy", c.rows)), qs, hnsw.FourBit); err != nil {
 			return err
 		}
+		more, err := cold(ctx, c, "synthetic", qs, filepath.Join(c.work, fmt.Sprintf("synth-%d-queries.npy", c.rows)))
+		if err != nil {
+			return err
+		}
+		growth += more
 	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err
