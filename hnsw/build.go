@@ -64,7 +64,7 @@ func (o BuildOptions) Validate() error {
 	o = o.defaults()
 	var errs []error
 	if o.M < 2 || o.M > maxDegree/2 {
-		errs = append(errs, fmt.Errorf("M is %d, not 2…%d", o.M, maxDegree/2))
+		errs = append(errs, fmt.Errorf("parameter M is %d, not 2…%d", o.M, maxDegree/2))
 	}
 	if o.EfConstruction < o.M || o.EfConstruction > 1<<16 {
 		errs = append(errs, fmt.Errorf("efConstruction is %d, not M…65536", o.EfConstruction))
