@@ -112,7 +112,7 @@ func (x *Index) SearchInto(ctx context.Context, dst []Hit, q []float32, k int, o
 	}
 	k = min(k, x.p.n)
 	if k == 0 {
-		return dst, st, nil
+		return dst, Stats{Exact: true}, nil
 	}
 	keep := o.keep()
 	share := x.share(keep, o)
