@@ -317,6 +317,9 @@ func (s *searcher) walk(g *graph, t *table, x *query, level, ef int, start uint3
 					hi = mid
 				}
 			}
+			if level == 0 && lo <= next+1 {
+				simd.Prefetch(g.list0(ids[i]))
+			}
 			copy(pool[lo+1:at+1], pool[lo:at])
 			pool[lo] = nk
 			if lo < next {
