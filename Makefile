@@ -13,6 +13,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 ISAS ?= generic avx2
 
 .PHONY: help build static demo test test-isa test-race models xla bench bench-peers lint fmt clean
+.PHONY: help build static demo test test-race models xla bench bench-ann lint fmt clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,11 @@ bench: models xla ## benchmarks of every hot path (a few minutes)
 PEERS_PYTHON ?= python3
 bench-peers: xla ## measure the encoder beside torch, onnxruntime and XLA:CPU (PEERS_PYTHON has them); writes bench/RESULTS.md
 	go run ./bench/peers -python '$(PEERS_PYTHON)' -o bench/RESULTS.md
+PYTHON ?= python3
+SHARED_VECTORS ?= ../shared/data/vectors
+
+bench-ann: ## the vector index beside hnswlib, faiss and usearch: bench/ann.md and plots (needs PYTHON with them)
+	go run ./bench/ann -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann' -out bench
 
 lint: ## gofmt, go vet, golangci-lint when installed
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
