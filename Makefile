@@ -5,7 +5,7 @@ CACHE ?= $(if $(RAG2_CACHE),$(RAG2_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOM
 DEMO_HOME ?= $(CACHE)/demo
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-QUESTION ?= demo-02
+QUESTION ?= demo-11
 export RAG2_CACHE := $(CACHE)
 export GOMLX_NO_AUTO_INSTALL := 1
 

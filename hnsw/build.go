@@ -39,6 +39,8 @@ type BuildOptions struct {
 	// until they cost less than 3 % of the time. Negative writes none.
 	CheckpointEvery time.Duration
 	Progress        func(done, total int)
+
+	base string // an index of the first rows whose graph is taken over
 }
 
 func (o BuildOptions) defaults() BuildOptions {
@@ -80,20 +82,25 @@ func (o BuildOptions) Validate() error {
 }
 
 // builder holds the growing graph.
+//
+// For InnerProduct, edges are chosen by (x-μ)·(y-μ): a query's order of rows is the
+// same for x and x-μ, while x·y is ruled by the common part when vectors lie away
+// from the origin, and then edges lead everywhere to the same few rows.
 type builder struct {
-	o     BuildOptions
-	path  string
-	v     *vectors
-	scan  *scanned
-	dups  [][2]uint32
-	isDup []uint64 // bitmap
-	g     *graph
-	t     *table
-	coder *coder
-	norms []float32
-	order []uint32 // rows in the order of insertion, duplicates left out
-	pos   int      // rows inserted
-	round int
+	o        BuildOptions
+	path     string
+	v        *vectors
+	scan     *scanned
+	dups     [][2]uint32
+	isDup    []uint64 // bitmap
+	g        *graph
+	t        *table
+	coder    *coder
+	norms    []float32
+	order    []uint32 // rows in the order of insertion, duplicates left out
+	pos      int      // rows inserted
+	round    int
+	baseRows int // taken over from o.base
 
 	workers chan *searcher
 	placed  []placing
@@ -176,6 +183,13 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 	b.coder = newCoder(Int8, b.o.Metric, b.scan.mean, b.o.Seed)
 	if b.o.FullPrecision {
 		b.t = vectorTable(b.v, b.o.Metric, b.norms)
+		if b.o.Metric == InnerProduct {
+			b.t.shift = make([]float32, n)
+			if err := b.v.eachRow(ctx, b.o.Workers, func(i int, x []float32) { b.t.shift[i] = simd.Dot(x, b.scan.mean) }); err != nil {
+				return err
+			}
+			b.t.mean2 = b.coder.mean2
+		}
 	} else {
 		codes := make([]byte, n*codeStride(Int8, b.v.dim))
 		if err := encodeRows(ctx, b.v, b.coder, b.o.Workers, 0, n, codes); err != nil {
@@ -189,7 +203,10 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 			b.order = append(b.order, uint32(i))
 		}
 	}
-	shuffle(b.order, b.o.Seed)
+	if err := b.takeBase(); err != nil {
+		return err
+	}
+	shuffle(b.order[b.pos:], b.o.Seed)
 	b.workers = make(chan *searcher, b.o.Workers)
 	for range b.o.Workers {
 		b.workers <- &searcher{}
@@ -205,13 +222,20 @@ func (b *builder) dup(row int) bool { return b.isDup[row/64]>>(row%64)&1 != 0 }
 
 // normFactors fills |x|² (L2) or 1/|x| (Cosine).
 func (v *vectors) normFactors(ctx context.Context, metric Metric, workers int, out []float32) error {
+	return v.eachRow(ctx, workers, func(i int, x []float32) {
+		if out[i] = simd.Dot(x, x); metric == Cosine {
+			out[i] = float32(1 / math.Sqrt(float64(out[i])))
+		}
+	})
+}
+
+// eachRow calls f with every row, from several goroutines.
+func (v *vectors) eachRow(ctx context.Context, workers int, f func(i int, x []float32)) error {
 	return parallel(ctx, workers, (v.n+scanChunk-1)/scanChunk, func(_ context.Context, c int) error {
 		var buf []float32
 		for i := c * scanChunk; i < min((c+1)*scanChunk, v.n); i++ {
 			buf = v.row(i, buf)
-			if out[i] = simd.Dot(buf, buf); metric == Cosine {
-				out[i] = float32(1 / math.Sqrt(float64(out[i])))
-			}
+			f(i, buf)
 		}
 		return nil
 	})
@@ -336,7 +360,11 @@ func (s *searcher) loadRow(t *table, x *query, id uint32) {
 		r := t.bytes[int(id)*t.stride : (int(id)+1)*t.stride]
 		x.code.Scale = math.Float32frombits(le.Uint32(r))
 		x.code.Offset = 0
-		if x.code.Bias = math.Float32frombits(le.Uint32(r[4:])); t.metric != L2 {
+		x.code.Bias, x.code.Beta = math.Float32frombits(le.Uint32(r[4:])), 1
+		switch t.metric {
+		case InnerProduct: // centred
+			x.code.Bias, x.code.Beta = 0, 0
+		case Cosine:
 			x.code.Bias += t.coder.mean2
 		}
 		c := r[simd.CodeHead:]
@@ -348,6 +376,10 @@ func (s *searcher) loadRow(t *table, x *query, id uint32) {
 	}
 	x.vec = append(x.vec[:0], t.v.row(int(id), x.row[:t.v.dim])...)
 	switch x.bias = 0; t.metric {
+	case InnerProduct:
+		if t.shift != nil {
+			x.bias = t.mean2 - t.shift[id]
+		}
 	case L2:
 		x.bias = -t.norms[id]
 	case Cosine:
@@ -508,7 +540,7 @@ func (b *builder) connect(s *searcher, target uint32, level int, edges []uint64)
 func (b *builder) params() params {
 	p := params{n: b.v.n, dim: b.v.dim, m: b.o.M, efc: b.o.EfConstruction, metric: b.o.Metric, codes: b.o.Codes, seed: b.o.Seed,
 		entryRow: b.g.entryRow, entryUp: b.g.entryUp, top: b.g.top, uppers: len(b.g.upRow), lists: len(b.g.upLists) / b.o.M,
-		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round}
+		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round, base: b.baseRows}
 	h, _ := hex.DecodeString(b.scan.contents)
 	copy(p.contents[:], h)
 	return p

@@ -152,8 +152,6 @@ func TestKilledBuild(t *testing.T) {
 	}
 }
 
-func exists(p string) bool { _, err := os.Stat(p); return err == nil }
-
 func TestForeignCheckpoints(t *testing.T) {
 	path, _ := write(t, 600, 16, 3)
 	g := filepath.Join(filepath.Dir(path), "g")

@@ -99,3 +99,27 @@ func (b *builder) removeCheckpoint() error {
 	}
 	return nil
 }
+
+// takeBase begins with the graph of an index over the first rows, when it was built
+// with the same options. Levels and copies of those rows are the same by definition.
+func (b *builder) takeBase() error {
+	if b.o.base == "" {
+		return nil
+	}
+	x, err := Open(b.o.base)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	p := x.p
+	if p.m != b.o.M || p.efc != b.o.EfConstruction || p.seed != b.o.Seed || p.metric != b.o.Metric || p.full != b.o.FullPrecision || p.n > b.v.n {
+		return nil
+	}
+	return guarded(func() error {
+		copy(b.g.level0, x.g.level0)
+		copy(b.g.upLists, x.g.upLists)
+		b.g.entryRow, b.g.entryUp, b.g.top = p.entryRow, p.entryUp, p.top
+		b.pos, b.baseRows = p.n-p.dups, p.n
+		return nil
+	})
+}

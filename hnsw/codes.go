@@ -65,7 +65,7 @@ func codeStride(kind Codes, dim int) int {
 // c·|r|²/(u·r), so that A·u estimates r without bias along r. The scores of two such
 // vectors are A·A'·(u·u') + B + B' with
 //
-//	InnerProduct, Cosine: c = 1,  B = μ·(x-μ) (+ |μ|² once, in the query's Bias)
+//	InnerProduct, Cosine: c = 1,  B = μ·(x-μ) (+ μ·μ once, in the query's Bias)
 //	L2:                   c = √2, B = -|x-μ|²
 type coder struct {
 	kind   Codes
@@ -127,9 +127,9 @@ func (c *coder) rotate(r []float32) {
 	}
 }
 
-// residual puts T(x-μ) into r (x scaled to unit length for Cosine) and returns |r|²
-// and μ·(x-μ).
-func (c *coder) residual(x, r []float32) (r2, mr float32) {
+// residual puts T(x-λμ) into r (x scaled to unit length for Cosine) and returns |r|²
+// and μ·(x-λμ).
+func (c *coder) residual(x, r []float32, lambda float32) (r2, mr float32) {
 	f := float32(1)
 	if c.metric == Cosine {
 		if n := simd.Dot(x, x); n > 0 {
@@ -139,7 +139,7 @@ func (c *coder) residual(x, r []float32) (r2, mr float32) {
 	r = r[:codeDim(c.dim)]
 	mean := c.mean[:len(x)]
 	for i, v := range x {
-		r[i] = v*f - mean[i]
+		r[i] = v*f - lambda*mean[i]
 	}
 	clear(r[len(x):])
 	mr = simd.Dot(r[:c.dim], c.mean)
@@ -150,7 +150,7 @@ func (c *coder) residual(x, r []float32) (r2, mr float32) {
 // encode writes the factors and code of x to dst; r is scratch of codeDim elements.
 func (c *coder) encode(dst []byte, x, r []float32) {
 	r = r[:codeDim(c.dim)]
-	r2, mr := c.residual(x, r)
+	r2, mr := c.residual(x, r, 1)
 	code := dst[simd.CodeHead:codeStride(c.kind, c.dim)]
 	var ur float32
 	switch c.kind {
@@ -240,14 +240,34 @@ func encode1(code []byte, r []float32) (ur float32) {
 	return ur
 }
 
+func (c *coder) lambda(q []float32) float32 {
+	if !(c.mean2 > 0) {
+		return 0
+	}
+	l := simd.Dot(q, c.mean) / c.mean2
+	if c.metric == Cosine {
+		l /= float32(math.Sqrt(float64(simd.Dot(q, q))))
+	}
+	if !(l > -1e6 && l < 1e6) { // a mean of rounding errors
+		return 0
+	}
+	return l
+}
+
 // query makes q ready for scoring; r is scratch of codeDim elements, out's slices are
 // reused.
 func (c *coder) query(q, r []float32, out *simd.CodeQuery) {
 	r = r[:codeDim(c.dim)]
-	r2, mr := c.residual(q, r)
+	// For products, q·x = (q-λμ)·(x-μ) + λμ·(x-μ) + q·μ for any λ; the one that makes
+	// q-λμ shortest makes the code's error smallest.
+	lambda := float32(1)
+	if c.metric != L2 {
+		lambda = c.lambda(q)
+	}
+	r2, mr := c.residual(q, r, lambda)
 	f := float32(1)
-	if out.Bias = mr + c.mean2; c.metric == L2 {
-		f, out.Bias = math.Sqrt2, -r2
+	if out.Bias, out.Beta = mr+lambda*c.mean2, lambda; c.metric == L2 {
+		f, out.Bias, out.Beta = math.Sqrt2, -r2, 1
 	}
 	out.Scale, out.Offset = 0, 0
 	if c.kind == OneBit {

@@ -63,7 +63,8 @@
 //	       72 u64 copies     80 u64 rows in the graph (less than n in a checkpoint)
 //	       88 u64 rounds     96 32 bytes SHA-256 naming the vectors' content:
 //	          of a line "dtype rows sha256-of-array\n" for each shard
-//	      128 zero
+//	      128 u64 rows whose graph was taken over from another index (Merge)
+//	      136 zero
 //	SHRD  JSON: the .npy files (see Shard)                        (index)
 //	ISAL  instruction set level, ASCII                            (checkpoint)
 //	MEAN  dim × f32: the mean row, of unit rows for cosine        (index)

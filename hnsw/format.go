@@ -284,6 +284,7 @@ type params struct {
 	full              bool // the build walked full vectors
 	contents          [32]byte
 	inserted          int // rows in the graph so far; n in a finished file
+	base              int // rows whose graph was taken over from another index
 	round             int
 }
 
@@ -309,6 +310,7 @@ func (p *params) bytes() []byte {
 	le.PutUint64(b[80:], uint64(p.inserted))
 	le.PutUint64(b[88:], uint64(p.round))
 	copy(b[96:], p.contents[:])
+	le.PutUint64(b[128:], uint64(p.base))
 	return b
 }
 
@@ -339,6 +341,7 @@ func parseParams(c *container) (params, error) {
 		err = c.bad("PARM", s.off+40, "entry %d (%d), top level %d", p.entryRow, p.entryUp, p.top)
 	}
 	p.n, p.uppers, p.lists, p.dups, p.inserted, p.round = int(n), int(uppers), int(lists), int(dups), int(inserted), int(round)
+	p.base = int(min(le.Uint64(b[128:]), n))
 	return p, err
 }
 

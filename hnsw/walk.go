@@ -30,6 +30,9 @@ type table struct {
 	v      *vectors
 	norms  []float32 // for full vectors: |x|² for L2, 1/|x| for Cosine
 	coder  *coder
+	// For building by centred products from full vectors: μ·x of each row, and |μ|².
+	shift []float32
+	mean2 float32
 }
 
 // maxPrefetch bounds the cache lines fetched per row; the CPU's own prefetcher
@@ -113,6 +116,12 @@ func (t *table) score(x *query, out []float32, ids []uint32) {
 		}
 	}
 	switch t.metric {
+	case InnerProduct:
+		if t.shift != nil {
+			for i, id := range ids {
+				out[i] += x.bias - t.shift[id]
+			}
+		}
 	case Cosine:
 		for i, id := range ids {
 			out[i] *= t.norms[id]

@@ -290,3 +290,6 @@ func (w *Writer) Abort() { w.f.Abort() }
 
 // Advise tells the kernel how the array will be read.
 func (a *Array) Advise(how mmapfile.Advice) { a.f.Advise(0, a.f.Len(), how) }
+
+// Resident is how many of the file's bytes lie in memory.
+func (a *Array) Resident() (int64, error) { return a.f.Resident(0, a.f.Len()) }

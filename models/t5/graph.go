@@ -90,16 +90,19 @@ func inside(lens *graph.Node, n int) *graph.Node {
 }
 
 // bias is the relative position bias [Heads, n, n] (query, key) of a table
-// [Buckets, Heads].
+// [Buckets, Heads]. It depends on key minus query alone: the 2n-1 values v are looked up
+// once and laid out as rows that are shifted by one each. Rows of 2n values read in
+// steps of 2n-1 do that: element (q, c) is v[(c-q) mod 2n], and c = n-1 … 2n-2 is wanted.
 func (c Config) bias(g *graph.Graph, table *graph.Node, n int, bidirectional bool) *graph.Node {
-	idx := make([]int32, n*n)
-	for q := range n {
-		for k := range n {
-			idx[q*n+k] = c.bucketOf(k-q, bidirectional)
-		}
+	idx := make([]int32, 2*n) // the last one is filler
+	for i := range 2*n - 1 {
+		idx[i] = c.bucketOf(i-(n-1), bidirectional)
 	}
-	rows := graph.Gather(table, graph.Reshape(graph.Const(g, idx), n*n, 1)) // [n·n, H]
-	return graph.Reshape(graph.Transpose(rows, 0, 1), c.Heads, n, n)
+	v := graph.Transpose(graph.Gather(table, graph.Reshape(graph.Const(g, idx), 2*n, 1)), 0, 1) // [H, 2n]
+	v = graph.BroadcastToDims(graph.Reshape(v, c.Heads, 1, 2*n), c.Heads, n, 2*n)
+	v = graph.Slice(graph.Reshape(v, c.Heads, 2*n*n), graph.AxisRange(), graph.AxisRange(0, n*(2*n-1)))
+	v = graph.Reshape(v, c.Heads, n, 2*n-1)
+	return graph.Slice(v, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(n-1, 2*n-1))
 }
 
 func linear(x, w *graph.Node) *graph.Node {

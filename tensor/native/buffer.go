@@ -20,7 +20,9 @@ var supportedDTypes = []dtypes.DType{dtypes.Bool, dtypes.Int8, dtypes.Int16, dty
 type Buffer struct {
 	backend *Backend
 	shape   shapes.Shape
-	mem     []uint64 // nil when finalized
+	mem     []uint64 // flat; nil when the elements are elsewhere, see storage.go
+	blocks  *blocks
+	dead    bool // finalized
 	bytes   int
 	shared  bool // the client may write to it
 	host    bool // came from the host: never changes, so packed copies may be kept
@@ -68,7 +70,7 @@ func (b *Backend) buffer(x backends.Buffer) (*Buffer, error) {
 	if !ok || buf == nil || buf.backend != b {
 		return nil, fmt.Errorf("native: %T is not a buffer of this backend", x)
 	}
-	if buf.mem == nil || b.IsFinalized() {
+	if buf.dead || b.IsFinalized() {
 		return nil, errFinalized
 	}
 	return buf, nil
@@ -83,8 +85,8 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf.mu.Lock()
 	defer buf.mu.Unlock()
 	m := buf.mem
-	buf.mem, buf.packs = nil, nil
-	if !buf.shared && !buf.host {
+	buf.mem, buf.packs, buf.blocks, buf.dead = nil, nil, nil, true
+	if !buf.shared && !buf.host && m != nil {
 		b.release(m)
 	}
 	return nil
@@ -127,7 +129,7 @@ func (b *Backend) BufferToFlatData(x backends.Buffer, flat any) error {
 	if err != nil {
 		return err
 	}
-	copy(dst, unsafe.Slice((*byte)(buf.base()), buf.bytes))
+	copy(dst, unsafe.Slice((*byte)(buf.ensureFlat()), buf.bytes))
 	return nil
 }
 
@@ -190,7 +192,7 @@ func (b *Backend) BufferCopyToDevice(backends.Buffer, backends.DeviceNum) (backe
 }
 
 func (b *Buffer) flat() any {
-	p, n := b.base(), b.shape.Size()
+	p, n := b.ensureFlat(), b.shape.Size()
 	switch b.shape.DType {
 	case dtypes.Bool:
 		return unsafe.Slice((*bool)(p), n)

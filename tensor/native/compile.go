@@ -370,6 +370,15 @@ func (c *compiler) indexing(n *node) error {
 	}
 	switch n.op {
 	case backends.OpTypeGather:
+		if a := n.attr.(gatherAttr); rowGather(a, x, n.in[1].shape, n.shape) {
+			u := c.newUnit(n)
+			u.inputs = []*value{c.contiguous(n.in[0]), c.contiguous(n.in[1])}
+			out := c.newValue(n.shape, u)
+			u.step = &gatherStep{out: out, table: u.inputs[0], indices: u.inputs[1], rows: x.Dimensions[0], width: x.Dimensions[1],
+				count: n.in[1].shape.Size(), read: indexReader(n.in[1].shape.DType)}
+			c.views[n] = wholeView(out, n.shape.Dimensions)
+			return nil
+		}
 		f = gatherFunc(n.attr.(gatherAttr), x.Dimensions, n.in[1].shape.Dimensions, n.shape.Dimensions, n.in[1].shape.DType, size)
 	case backends.OpTypeScatterSum, backends.OpTypeScatterMax, backends.OpTypeScatterMin:
 		a, id, ud := n.attr.(scatterAttr), n.in[1].shape, n.in[2].shape

@@ -20,6 +20,8 @@ type dotStep struct {
 	cRow    int
 	mode    packMode
 	packed  *value // packRun: [batches][PackedLen]
+	packAt  int    // packTask: where in the scratch
+	aGiven  bool   // A comes piece by piece, in a chain
 
 	epi *rowProgram // of the rows of C, which then is not in memory itself
 
@@ -152,7 +154,7 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 	nb := product(s.batch)
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	switch {
-	case s.b.v.kind == parameter && nb == 1 && s.b.col != 1 || s.b.v.kind == parameter && nb == 1 && s.m > 1:
+	case s.b.v.kind == parameter && nb == 1 && (s.b.col != 1 || s.m > 1):
 		s.mode = packWeight
 	case (s.b.col == 1 || s.n == 1) && (s.b.row != 0 || s.k == 1) && (s.m <= 12 || s.k*s.n < 256):
 		s.mode = packDirect
@@ -205,8 +207,11 @@ func (s *dotStep) regs() int {
 
 // Scratch of a worker: the panels of packTask, the piece of C, the program's registers.
 func (s *dotStep) packFloats() int {
-	if s.mode == packTask {
+	switch s.mode {
+	case packTask:
 		return simd.PackedLen(s.k, s.n)
+	case packWeight: // a panel, when the weight is in blocks
+		return s.k * simd.PanelWidth
 	}
 	return 0
 }
@@ -227,11 +232,30 @@ func (s *dotStep) run(x *execution) {
 		x.job = jobRef{step: (*packJob)(s)}
 		x.pool.run(x, nb*(*packJob)(s).pieces())
 	case packWeight:
-		x.panels = x.params[s.b.v.index].panels(x, s)
+		if x.blocks = s.blocksFor(x); x.blocks != nil {
+			s.prepareBlocks(x)
+		} else {
+			x.panels = x.params[s.b.v.index].panels(x, s)
+		}
 	}
 	x.job = jobRef{step: s}
 	x.pool.run(x, nb*s.tm*s.tn)
-	x.panels = nil
+	x.panels, x.blocks = nil, nil
+}
+
+// prepareBlocks sums the rows of A when they are few enough for MatVec.
+func (s *dotStep) prepareBlocks(x *execution) {
+	if s.m > 2 || s.a.col != 1 {
+		return
+	}
+	per := s.k / simd.BlockColumns
+	if len(x.sums) < s.m*per {
+		x.sums = make([]float32, s.m*per)
+	}
+	a := s.from(x, &s.a, 0)
+	for r := range s.m {
+		simd.BlockSums(x.sums[r*per:], a[r*s.a.row:r*s.a.row+s.k])
+	}
 }
 
 // packJob packs B of all batches.
@@ -267,7 +291,10 @@ func batchOffset(i int, dims, strides []int) int {
 
 // gemm prepares the product of batch i; C is not set.
 func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
-	g := simd.Gemm{M: s.m, N: s.n, K: s.k, A: s.from(x, &s.a, i), ARow: s.a.row, AK: s.a.col}
+	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col}
+	if !s.aGiven {
+		g.A = s.from(x, &s.a, i)
+	}
 	switch s.mode {
 	case packDirect:
 		g.B, g.BK = s.from(x, &s.b, i), max(s.b.row, 1)
@@ -277,10 +304,22 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 		size := simd.PackedLen(s.k, s.n)
 		g.B = x.floats(s.packed)[i*size : (i+1)*size]
 	case packTask:
-		g.B = w.scratch[:simd.PackedLen(s.k, s.n)]
+		g.B = w.scratch[s.packAt : s.packAt+s.packLen()]
 		simd.Pack(g.B, s.from(x, &s.b, i), s.k, s.n, s.b.row, s.b.col, 0, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
 	}
 	return g
+}
+
+// rowRange is the share of task tm: whole tiles of six rows while there are many.
+func (s *dotStep) rowRange(tm int) (m0, m1 int) {
+	m0, m1 = s.m*tm/s.tm, s.m*(tm+1)/s.tm
+	if s.m >= 12*s.tm {
+		m0 = m0 / 6 * 6
+		if tm+1 < s.tm {
+			m1 = m1 / 6 * 6
+		}
+	}
+	return
 }
 
 func (s *dotStep) task(x *execution, i, worker int) {
@@ -288,8 +327,12 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	tn, tm := i%s.tn, i/s.tn%s.tm
 	i /= s.tn * s.tm
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
-	m0, m1 := s.m*tm/s.tm, s.m*(tm+1)/s.tm
+	m0, m1 := s.rowRange(tm)
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
+	if x.blocks != nil && s.epi == nil {
+		s.blockTask(x, w, x.blocks, x.floats(s.c)[m0*s.cRow+p0*simd.PanelWidth:], s.cRow, m0, m1, p0, p1)
+		return
+	}
 	g := s.gemm(x, w, i)
 	if s.epi == nil {
 		at := batchOffset(i, s.batch, s.cBatch)
@@ -308,7 +351,11 @@ func (s *dotStep) task(x *execution, i, worker int) {
 		}
 		for r := m0; r < m1; r += rows {
 			end := min(m1, r+rows)
-			s.piece(&g, block, r, end, p, q)
+			if x.blocks != nil {
+				s.blockTask(x, w, x.blocks, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q)
+			} else {
+				s.piece(&g, block, r, end, p, q)
+			}
 			f := given{v: s.c, data: block, ld: min(s.n, q*simd.PanelWidth) - p*simd.PanelWidth, r0: i*s.m + r, c0: p * simd.PanelWidth}
 			s.epilogue(x, w, mem, &f, nil, i*s.m+r, i*s.m+end, p*simd.PanelWidth, min(s.n, q*simd.PanelWidth))
 		}
@@ -352,11 +399,10 @@ func (s *dotStep) epilogue(x *execution, w *workerState, mem []float32, from, to
 // panels returns the packed form of a weight, kept on buffers that cannot change.
 func (b *Buffer) panels(x *execution, s *dotStep) []float32 {
 	key := packKey{s.b.off, s.k, s.n, s.b.row, s.b.col}
-	src := s.from(x, &s.b, 0)
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	if !b.host {
 		dst := x.side(s, simd.PackedLen(s.k, s.n))
-		x.job = jobRef{step: &sidePack{s, dst, src}}
+		x.job = jobRef{step: &sidePack{s, dst, s.from(x, &s.b, 0)}}
 		x.pool.run(x, panels)
 		return dst
 	}
@@ -365,12 +411,22 @@ func (b *Buffer) panels(x *execution, s *dotStep) []float32 {
 	if p := b.packs[key]; p != nil {
 		return p
 	}
+	if b.mem == nil { // packed in another way, or blocks that do not fit
+		b.mu.Unlock()
+		b.ensureFlat()
+		b.mu.Lock()
+	}
+	src := unsafe.Slice((*float32)(unsafe.Add(b.base(), 4*s.b.off)), b.bytes/4-s.b.off)
 	dst := make([]float32, simd.PackedLen(s.k, s.n))
 	simd.Pack(dst, src, s.k, s.n, s.b.row, s.b.col, 0, panels)
 	if b.packs == nil {
 		b.packs = map[packKey][]float32{}
 	}
 	b.packs[key] = dst
+	if !x.exe.flat[s.b.v.index] {
+		b.dropFlat(key)
+		x.base[s.b.v.id] = b.base()
+	}
 	return dst
 }
 

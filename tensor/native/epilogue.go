@@ -13,14 +13,18 @@ func (c *compiler) fuseEpilogues() {
 	}
 	for i := len(c.units) - 1; i >= 0; i-- {
 		u := c.units[i]
-		s, ok := u.step.(*dotStep)
-		if !ok {
-			continue
-		}
-		if len(readers[s.c]) == 1 && s.c.kind == temporary {
+		if s, ok := u.step.(*dotStep); ok && len(readers[s.c]) == 1 && s.c.kind == temporary {
 			c.epilogue(u, s, readers[s.c][0])
 		}
-		s.plan(c, u, c.b.backend.pool.threads())
+	}
+	c.fuseChains(readers)
+	for _, u := range c.units {
+		switch s := u.step.(type) {
+		case *dotStep:
+			s.plan(c, u, c.b.backend.pool.threads())
+		case *chainStep:
+			s.plan(c.b.backend.pool.threads())
+		}
 	}
 }
 

@@ -19,8 +19,9 @@ type Executable struct {
 	steps   []step
 	values  []*value
 	outVals []*value
-	arena   int // bytes
-	scratch int // floats per worker
+	arena   int    // bytes
+	flat    []bool // parameters that some step reads as flat memory
+	scratch int    // floats per worker
 	regs    int
 	args    int
 
@@ -40,6 +41,8 @@ type execution struct {
 	args    [][]byte
 	job     jobRef
 	panels  []float32              // of the weight of the step that runs
+	blocks  *blocks                // or its blocks
+	sums    []float32              // of A's rows by blocks of columns
 	sides   map[*dotStep][]float32 // panels of weights that are not kept
 }
 
@@ -101,6 +104,11 @@ func (e *Executable) give(x *execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(x.params)
+	for _, v := range e.values {
+		if v.kind == parameter {
+			x.base[v.id] = nil // or the memory would live on
+		}
+	}
 	if !e.dead && len(e.idle) < e.backend.pool.threads() {
 		e.idle = append(e.idle, x)
 	}
@@ -145,7 +153,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 	}
 	for _, v := range e.values {
 		if v.kind == parameter {
-			x.base[v.id] = x.params[v.index].base()
+			x.base[v.id] = x.params[v.index].at(e.flat[v.index])
 		}
 	}
 	out = make([]backends.Buffer, len(e.outputs))

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"math"
 	"slices"
 
 	"rag2/tensor/simd"
@@ -97,6 +98,7 @@ func newRowProgram(g *group) *rowProgram {
 	for i := range g.members {
 		b.member(&g.members[i])
 	}
+	b.simplify()
 	b.allocate()
 	p.nregs = len(p.regsInfo)
 	p.chunk = max(1, taskFloats/(p.tileR*p.tileW))
@@ -238,6 +240,69 @@ func (b *programBuilder) member(m *member) {
 	}
 }
 
+// simplify puts one instruction for GELU and drops what nothing uses.
+func (b *programBuilder) simplify() {
+	p := b.p
+	def := map[int]*instr{}
+	for i := range p.instrs {
+		if in := &p.instrs[i]; in.dst >= 0 {
+			def[in.dst] = in
+		}
+	}
+	// times matches x·k for a constant near k.
+	times := func(r int, f simd.Op, k float32) (int, bool) {
+		in := def[r]
+		if in == nil || in.op != iBinary || in.f != f {
+			return 0, false
+		}
+		for _, o := range [][2]int{{in.a, in.b}, {in.b, in.a}} {
+			if c := p.regsInfo[o[1]]; c.isK && c.konst > k*0.999999 && c.konst < k*1.000001 {
+				return o[0], true
+			}
+		}
+		return 0, false
+	}
+	gelu := func(half, sum int) (int, bool) {
+		x, ok := times(half, simd.Mul, 0.5)
+		if !ok {
+			return 0, false
+		}
+		e, ok := times(sum, simd.Add, 1)
+		if !ok || def[e] == nil || def[e].op != iUnary || def[e].f != simd.Erf {
+			return 0, false
+		}
+		y, ok := times(def[e].a, simd.Mul, 1/math.Sqrt2)
+		return x, ok && x == y
+	}
+	for i := range p.instrs {
+		in := &p.instrs[i]
+		if in.op != iBinary || in.f != simd.Mul {
+			continue
+		}
+		x, ok := gelu(in.a, in.b)
+		if !ok {
+			x, ok = gelu(in.b, in.a)
+		}
+		if ok {
+			*in = instr{op: iUnary, f: simd.Gelu, dst: in.dst, a: x}
+		}
+	}
+	used := make([]bool, len(p.regsInfo))
+	var out []instr
+	for i := len(p.instrs) - 1; i >= 0; i-- {
+		in := p.instrs[i]
+		if in.dst >= 0 && !used[in.dst] && p.regsInfo[in.dst].out == nil {
+			continue
+		}
+		for _, r := range in.operands() {
+			used[r] = true
+		}
+		out = append(out, in)
+	}
+	slices.Reverse(out)
+	p.instrs = out
+}
+
 // allocate gives scratch to the registers, reusing it when a register is dead.
 func (b *programBuilder) allocate() {
 	p := b.p
@@ -339,4 +404,14 @@ func (p *rowProgram) begin(w *workerState, mem []float32) {
 			mem[r.slot] = r.konst
 		}
 	}
+}
+
+// reads tells whether v is an input.
+func (p *rowProgram) reads(v *value) bool {
+	for i := range p.inputs {
+		if p.inputs[i].view.v == v {
+			return true
+		}
+	}
+	return false
 }

@@ -28,8 +28,8 @@ func (p *rowProgram) tile(x *execution, w *workerState, mem []float32, r0, nr, c
 	regs := w.regs
 	for i := range p.regsInfo {
 		r := &p.regsInfo[i]
-		if r.isK || r.input > 0 {
-			continue
+		if r.isK || r.input > 0 || r.slot < 0 && r.out == nil {
+			continue // set elsewhere, or not used
 		}
 		switch {
 		case to != nil && r.out == to.v:
@@ -108,8 +108,12 @@ func expand(dst, a []float32, from kind, nc int) {
 }
 
 func fill(dst []float32, v float32) {
-	for i := range dst {
-		dst[i] = v
+	if len(dst) == 0 {
+		return
+	}
+	dst[0] = v
+	for n := 1; n < len(dst); n *= 2 {
+		copy(dst[n:], dst[:n])
 	}
 }
 

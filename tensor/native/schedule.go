@@ -37,6 +37,7 @@ func (c *compiler) finish(e *Executable) error {
 			e.outVals[v.index] = v
 		}
 	}
+	e.flat = flatParams(order, len(e.inputs))
 	last := make([]int, len(c.values)) // step that uses the value last
 	for i, u := range order {
 		e.steps = append(e.steps, u.step)
@@ -53,6 +54,8 @@ func (c *compiler) finish(e *Executable) error {
 			e.regs = max(e.regs, s.nregs)
 		case *dotStep:
 			e.regs = max(e.regs, s.regs())
+		case *chainStep:
+			e.regs = max(e.regs, s.first.regs())
 		}
 	}
 	var a arena
@@ -75,6 +78,31 @@ func (c *compiler) finish(e *Executable) error {
 	}
 	e.arena = a.size
 	return nil
+}
+
+// flatParams tells which parameters are read as flat memory: not only as the right
+// operand of a product or by a gather of rows.
+func flatParams(order []*unit, n int) []bool {
+	flat := make([]bool, n)
+	for _, u := range order {
+		for _, v := range u.inputs {
+			if v.kind != parameter {
+				continue
+			}
+			switch s := u.step.(type) {
+			case *dotStep:
+				if s.mode == packWeight && s.b.v == v && s.a.v != v && (s.epi == nil || !s.epi.reads(v)) {
+					continue
+				}
+			case *gatherStep:
+				if s.table == v && s.indices != v {
+					continue
+				}
+			}
+			flat[v.index] = true
+		}
+	}
+	return flat
 }
 
 // order sorts the units so that each follows what it reads, otherwise as the graph

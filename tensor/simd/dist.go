@@ -206,22 +206,22 @@ const CodeBlock = 64
 const CodeHead = 8
 
 // CodeQuery is a query (or a stored code acting as one) made ready for scoring. A
-// row's score is A·(Scale·sum + Offset) + B + Bias, where sum is the integer inner
+// row's score is A·(Scale·sum + Offset) + Beta·B + Bias, where sum is the integer inner
 // product of the query with the row's code.
 type CodeQuery struct {
-	Scale, Offset, Bias float32
-	I8                  []int8   // for Score8 and Score4: as many as dimensions, -127…127
-	Planes              []uint64 // for Score1: per 64 dimensions the four bit planes of two's complement values -8…7
+	Scale, Offset, Bias, Beta float32
+	I8                        []int8   // for Score8 and Score4: as many as dimensions, -127…127
+	Planes                    []uint64 // for Score1: per 64 dimensions the four bit planes of two's complement values -8…7
 }
 
-func (q *CodeQuery) consts() [3]float32 { return [3]float32{q.Scale, q.Offset, q.Bias} }
+func (q *CodeQuery) consts() [4]float32 { return [4]float32{q.Scale, q.Offset, q.Bias, q.Beta} }
 
 func codeGeneric(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32, sum func(code []byte) int) {
 	for i, id := range ids {
 		r := table[int(id)*stride : (int(id)+1)*stride]
 		a := math.Float32frombits(binary.LittleEndian.Uint32(r))
 		b := math.Float32frombits(binary.LittleEndian.Uint32(r[4:]))
-		out[i] = a*(q.Scale*float32(sum(r[CodeHead:]))+q.Offset) + b + q.Bias
+		out[i] = a*(q.Scale*float32(sum(r[CodeHead:]))+q.Offset) + q.Beta*b + q.Bias
 	}
 }
 

@@ -25,13 +25,13 @@ func dotTileAVX2(out, q0, q1, r0, r1, r2 *float32, dim int)
 func halfToFloatAVX2(dst *float32, src *uint16, n int)
 
 //go:noescape
-func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[3]float32)
+func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[4]float32)
 
 //go:noescape
-func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[3]float32)
+func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32)
 
 //go:noescape
-func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[3]float32)
+func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32)
 
 //go:noescape
 func gatherAVX2(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int

@@ -352,8 +352,8 @@ halfdone:
 	RET
 
 // FINISH4 turns the integer sums in the four lanes of X4 into scores:
-// A·(scale·sum + offset) + B + bias, with A and B in front of each row.
-// X15 consts: scale, offset, bias broadcast from the stack of the caller.
+// A·(scale·sum + offset) + beta·B + bias, with A and B in front of each row and
+// scale, offset, bias, beta at R14.
 #define FINISH4 \
 	VCVTDQ2PS    X4, X4             \
 	VBROADCASTSS (R14), X0          \
@@ -367,6 +367,8 @@ halfdone:
 	VINSERTPS    $0x10, 4(R9), X3, X3  \
 	VINSERTPS    $0x20, 4(R10), X3, X3 \
 	VINSERTPS    $0x30, 4(R11), X3, X3 \
+	VBROADCASTSS 12(R14), X0        \
+	VMULPS       X0, X3, X3         \
 	VFMADD213PS  X3, X2, X4         \
 	VBROADCASTSS 8(R14), X0         \
 	VADDPS       X0, X4, X4         \
@@ -387,7 +389,7 @@ halfdone:
 	VPMADDWD   Y14, Y2, Y2     \
 	VPADDD     Y2, A, A
 
-// func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[3]float32)
+// func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[4]float32)
 TEXT ·scoreI8AVX2(SB), NOSPLIT, $0-64
 	MOVQ    out+0(FP), DI
 	MOVQ    q+8(FP), SI
@@ -437,7 +439,7 @@ i8done:
 	VPADDW     Y2, A, A        \
 	VPADDW     Y3, A, A
 
-// func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[3]float32)
+// func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32)
 TEXT ·score4AVX2(SB), NOSPLIT, $0-64
 	MOVQ    out+0(FP), DI
 	MOVQ    q+8(FP), SI
@@ -496,7 +498,7 @@ u4done:
 	VZEROUPPER
 	RET
 
-// func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[3]float32)
+// func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32)
 // Scalar POPCNT: four a cycle on Zen, one on Intel, and no table in either case.
 TEXT ·score1AVX2(SB), NOSPLIT, $0-64
 	MOVQ out+0(FP), DI
@@ -549,6 +551,7 @@ b1loop:
 	VFMADD213SS  X2, X1, X0
 	VMOVSS       (R8), X1
 	VMOVSS       4(R8), X2
+	VMULSS       12(R14), X2, X2
 	VFMADD213SS  X2, X1, X0
 	VADDSS       8(R14), X0, X0
 	VMOVSS       X0, (DI)

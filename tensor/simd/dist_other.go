@@ -15,13 +15,13 @@ func halfToFloatAVX2(dst *float32, src *uint16, n int)                          
 func hadamardAVX2(x *float32, n int)                                                {}
 func prefetch2(p *uint32)                                                           {}
 
-func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[3]float32) {
+func scoreI8AVX2(out *float32, q *int8, base *byte, ids *uint32, n, dim, stride int, consts *[4]float32) {
 }
 
-func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[3]float32) {
+func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32) {
 }
 
-func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[3]float32) {
+func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32) {
 }
 
 func gatherAVX2(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int {

@@ -140,7 +140,7 @@ func FuzzDistances(f *testing.F) {
 func checkCodes(t *testing.T, seed uint64, blocks, rows int) {
 	rng := rand.New(rand.NewPCG(seed, 8))
 	dim := 64 * blocks
-	q := &CodeQuery{Scale: rng.Float32(), Offset: float32(rng.NormFloat64()), Bias: float32(rng.NormFloat64()), I8: make([]int8, dim), Planes: make([]uint64, 4*blocks)}
+	q := &CodeQuery{Scale: rng.Float32(), Offset: float32(rng.NormFloat64()), Bias: float32(rng.NormFloat64()), Beta: float32(rng.NormFloat64()), I8: make([]int8, dim), Planes: make([]uint64, 4*blocks)}
 	for i := range q.I8 {
 		q.I8[i] = int8(rng.IntN(255) - 127)
 		if seed%5 == 0 {
@@ -199,7 +199,7 @@ func checkCodes(t *testing.T, seed uint64, blocks, rows int) {
 			binary.LittleEndian.PutUint32(b[r*stride:], math.Float32bits(1))
 			binary.LittleEndian.PutUint32(b[r*stride+4:], 0)
 		}
-		one := &CodeQuery{Scale: 1, I8: q.I8, Planes: q.Planes}
+		one := &CodeQuery{Scale: 1, Beta: 1, I8: q.I8, Planes: q.Planes}
 		k.f(got, one, b, stride, ids)
 		for i, id := range ids {
 			if s := k.sum(b[int(id)*stride+CodeHead : (int(id)+1)*stride]); got[i] != float32(s) {
