@@ -109,6 +109,7 @@ type Pair struct {
 	Logprobs []float32 `json:"logprobs,omitempty"`
 	PPL      *float64  `json:"ppl"`
 	Unscored string    `json:"unscored,omitempty"`
+	Failed   bool      `json:"failed,omitempty"` // there is no answer given the snippet: the label is Discard
 
 	PromptTokens int `json:"prompt_tokens"`
 	NewTokens    int `json:"new_tokens"`

@@ -130,7 +130,9 @@ func relabel(questions []Question, tau *float64, population string) error {
 			if tau != nil || population == Global {
 				p.Tau = tau
 			}
-			p.Label = Of(p.RightWithout, p.Right, p.Delta, p.Tau)
+			if p.Label = Discard; !p.Failed {
+				p.Label = Of(p.RightWithout, p.Right, p.Delta, p.Tau)
+			}
 		}
 	}
 	return nil
