@@ -154,15 +154,32 @@ func TestSetLife(t *testing.T) {
 	if err := s.segs[0].x.Verify(context.Background()); err != nil {
 		t.Error(err)
 	}
+	if old, err := s.Merge(context.Background(), MergeOptions{}); err != nil || old != nil {
+		t.Errorf("a merge of nothing: %v %v", old, err)
+	}
 	var all []int64
 	for id := range m {
 		all = append(all, id)
 	}
+	for i := range 100 { // a segment that is worn is made again though it is the only one
+		delete(m, all[i])
+	}
+	if _, err := s.Delete(all[:100]...); err != nil {
+		t.Fatal(err)
+	}
+	if old, err := s.Merge(context.Background(), MergeOptions{Build: BuildOptions{M: 8, EfConstruction: 60}}); err != nil || len(old) != 1 {
+		t.Errorf("worn segment: %v %v", old, err)
+	}
+	m.check(t, s, queries, "worn")
 	if _, err := s.Delete(all...); err != nil {
 		t.Fatal(err)
 	}
 	m = model{}
 	m.check(t, s, queries[:1], "all deleted")
+	if _, err := s.Merge(context.Background(), MergeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m.check(t, s, queries[:1], "all deleted and merged")
 	if _, err := s.Append(rowsOf(t, extra)[:3]); err != nil {
 		t.Fatal(err)
 	}

@@ -190,6 +190,10 @@ func TestImport(t *testing.T) {
 			}
 		}
 	}
+	u, err := Import(ctx, dir, out, ImportOptions{Segments: 2, Unit: 2, Build: BuildOptions{M: 4, EfConstruction: 40}})
+	if err != nil || u.Rows != 50+51 || exists(filepath.Join(out, "set.json")) || !exists(unitPath(out, 1, 2)) {
+		t.Fatalf("one unit: %+v %v", u, err)
+	}
 	r, err := Import(ctx, dir, out, ImportOptions{Segments: 2, Build: BuildOptions{M: 4, EfConstruction: 40}})
 	if err != nil || r.Rows != len(all) || r.Segments != 2 || r.Chunks[0].Number != 8 || r.Chunks[3].Number != 11 {
 		t.Fatalf("%+v %v", r, err)
@@ -331,5 +335,37 @@ func TestDeadline(t *testing.T) {
 	err := Build(ctx, path, filepath.Join(t.TempDir(), "g"), BuildOptions{EfConstruction: 2000})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
+	}
+}
+
+// However an index is opened, it finds the same.
+func TestOpenOptions(t *testing.T) {
+	path, queries := write(t, 1500, 40, 1)
+	x := open(t, path, BuildOptions{Codes: OneBit})
+	for _, o := range []OpenOptions{{Warm: "none"}, {Warm: "graph"}, {Warm: "codes"}, {Warm: "all"}, {Resident: true}, {Cold: true}} {
+		y, err := OpenWith(x.Path(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range queries[:10] {
+			a, _, err := x.Search(context.Background(), q, 10, SearchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, _, err := y.Search(context.Background(), q, 10, SearchOptions{}); err != nil || fmt.Sprint(a) != fmt.Sprint(b) {
+				t.Errorf("%+v: %v, want %v (%v)", o, b, a, err)
+			}
+		}
+		if r, err := y.Resident(); err == nil {
+			for _, s := range r {
+				if s.Bytes < 0 || s.Bytes > s.Total+4096 {
+					t.Errorf("%+v: %+v", o, s)
+				}
+			}
+		}
+		y.Close()
+	}
+	if _, err := OpenWith(x.Path(), OpenOptions{Warm: "hot"}); err == nil {
+		t.Error("warm hot was accepted")
 	}
 }

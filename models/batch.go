@@ -69,6 +69,13 @@ func plan(lengths []int, positions, budget int) []span {
 // budget padded tokens and returns one row per encoding, in input order. The context
 // is checked between batches.
 func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budget int) ([][]float32, error) {
+	return inBatches(ctx, encs, m.Config.Positions, m.Out(), budget, m.Forward)
+}
+
+// inBatches is forward for any network: run takes ids and token types [batch × length]
+// and the numbers of real tokens, and returns [batch × width]. No encoding is empty.
+func inBatches(ctx context.Context, encs []tokenizer.Encoding, positions, width, budget int,
+	run func(ids, types, lens []int32, batch, length int) ([]float32, error)) ([][]float32, error) {
 	order := make([]int, len(encs))
 	for i := range order {
 		order[i] = i
@@ -79,7 +86,7 @@ func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budg
 		lengths[i] = len(encs[o].IDs)
 	}
 	rows := make([][]float32, len(encs))
-	for _, s := range plan(lengths, m.Config.Positions, budget) {
+	for _, s := range plan(lengths, positions, budget) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -95,12 +102,12 @@ func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budg
 				lens[r] = int32(len(e.IDs))
 			}
 		}
-		out, err := m.Forward(ids, types, lens, s.batch, s.length)
+		out, err := run(ids, types, lens, s.batch, s.length)
 		if err != nil {
 			return nil, err
 		}
 		for r := range s.n {
-			row := out[r*m.Out() : (r+1)*m.Out() : (r+1)*m.Out()]
+			row := out[r*width : (r+1)*width : (r+1)*width]
 			if err := finite(row); err != nil {
 				return nil, fmt.Errorf("input %d: %w", order[s.at+r], err)
 			}

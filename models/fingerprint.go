@@ -16,14 +16,14 @@ import (
 const fingerprintVersion = "rag2 model 1"
 
 const (
-	wholeFile   = 64 << 20 // config.json and tokenizer.json are hashed up to here
+	wholeFile   = 64 << 20 // config.json and the vocabulary are hashed up to here
 	sampleBytes = 64 << 10
 	samples     = 16 // of a weights file, spread evenly; the first begins at byte 0
 )
 
 // fingerprint is the first half of a sha256, in hex, over the version above, the
 // settings, and for each directory in turn the names, sizes and contents of
-// config.json, tokenizer.json and the weights. Of a weights file 16 pieces of 64 KiB
+// config.json, the vocabulary and the weights. Of a weights file 16 pieces of 64 KiB
 // are read, from its header to its last byte, so that checkpoints of many gigabytes
 // are told apart in milliseconds. A file rewritten outside these pieces keeps its
 // fingerprint: `models verify` is what rereads everything.
@@ -39,7 +39,7 @@ func fingerprint(dirs []string, settings ...string) (string, error) {
 		for _, e := range entries { // sorted by name
 			name := e.Name()
 			weights := strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".gguf")
-			if !weights && !slices.Contains([]string{"config.json", "tokenizer.json", "model.safetensors.index.json"}, name) {
+			if !weights && !slices.Contains([]string{"config.json", "tokenizer.json", "spiece.model", "added_tokens.json", "model.safetensors.index.json"}, name) {
 				continue
 			}
 			n++

@@ -230,40 +230,6 @@ func streamable(text string, done bool) string {
 	return strings.TrimRight(text, string(utf8.RuneError))
 }
 
-// ScoreContinuation implements TokenScorer.
-func (g *Llama) ScoreContinuation(ctx context.Context, messages []Message, continuation string) ([]int, []float64, error) {
-	ids, err := g.prompt(messages)
-	if err != nil {
-		return nil, nil, err
-	}
-	target := g.tok.AppendPlain(nil, continuation)
-	if len(target) == 0 {
-		return nil, nil, fmt.Errorf("score: the continuation is empty")
-	}
-	all := append(slices.Clone(ids), target...)
-	if len(all) > g.context {
-		return nil, nil, fmt.Errorf("%w: %d tokens of %d", ErrContext, len(all), g.context)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	// Everything before the prompt's last token only fills the cache.
-	n := g.session.Reuse(ids)
-	if len(ids)-1 > n {
-		if _, err := g.session.Feed(ctx, ids[n:len(ids)-1]); err != nil {
-			return nil, nil, err
-		}
-	}
-	logp, err := g.session.Score(ctx, all[len(ids)-1:len(all)-1], target)
-	if err != nil {
-		return nil, nil, err
-	}
-	tokens, lp := make([]int, len(target)), make([]float64, len(target))
-	for i := range target {
-		tokens[i], lp[i] = int(target[i]), float64(logp[i])
-	}
-	return tokens, lp, nil
-}
-
 // CountTokens implements Generator.
 func (g *Llama) CountTokens(messages []Message) (int, bool) {
 	ids, err := g.prompt(messages)

@@ -41,6 +41,7 @@ type run struct {
 	obs   Observer
 	trace *Trace
 	notes []string
+	given *models.Completion // the rationale, where the caller has it already
 }
 
 func (p *Pipeline) start(q Question, o Options, obs Observer) (*run, error) {
@@ -84,10 +85,21 @@ func (p *Pipeline) start(q Question, o Options, obs Observer) (*run, error) {
 // Retrieve runs the stages up to the filter and returns the trace: its Snippets
 // with N > 0 are what an answer would rest on.
 func (p *Pipeline) Retrieve(ctx context.Context, q Question, o Options, obs Observer) (*Trace, error) {
+	return p.retrieveGiven(ctx, q, nil, o, obs)
+}
+
+// RetrieveGiven is Retrieve with a rationale that the language model has already
+// written to the rationale prompt.
+func (p *Pipeline) RetrieveGiven(ctx context.Context, q Question, rationale models.Completion, o Options) (*Trace, error) {
+	return p.retrieveGiven(ctx, q, &rationale, o, Observer{})
+}
+
+func (p *Pipeline) retrieveGiven(ctx context.Context, q Question, given *models.Completion, o Options, obs Observer) (*Trace, error) {
 	r, err := p.start(q, o, obs)
 	if err != nil {
 		return nil, err
 	}
+	r.given = given
 	t := startTimer()
 	if err := r.retrieve(ctx); err != nil {
 		return nil, err
@@ -183,8 +195,10 @@ func (r *run) rationale(ctx context.Context, st *StageTrace) error {
 	if err != nil {
 		return err
 	}
-	c, err := r.generate(ctx, StageRationale, text, r.o.RationaleTokens)
-	if err != nil {
+	var c models.Completion
+	if r.given != nil && r.o.Query != QueryDoc {
+		c = *r.given
+	} else if c, err = r.generate(ctx, StageRationale, text, r.o.RationaleTokens); err != nil {
 		return err
 	}
 	st.Model, st.In, st.Out = c.Model, c.PromptTokens, c.NewTokens

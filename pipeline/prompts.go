@@ -17,7 +17,7 @@ import (
 var builtin embed.FS
 
 // promptNames are the templates that a set holds.
-var promptNames = []string{"rationale", "answer", "query2doc"}
+var promptNames = []string{"rationale", "answer", "query2doc", "evidence"}
 
 // Prompts is a set of prompt templates. rationale.txt is part of the method and
 // stands verbatim in the paper (appendix A).

@@ -20,6 +20,7 @@ type stack struct {
 	encoder, articles string
 	queryTokens       int
 	crossEncoder      string
+	filter            string
 	llmPath           string
 	llmURL, llmModel  string
 	llmContext        int
@@ -46,6 +47,7 @@ func (s *stack) retrievalFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&s.corpora, "corpora", nil, "corpora to ask (default all); NAME=PART+PART joins shards into one corpus")
 	f.StringVar(&s.crossEncoder, "cross-encoder", "", "cross-encoder that reranks: a model or a directory (default none)")
+	f.StringVar(&s.filter, "filter", "", "filter that judges each snippet: a model or a directory of a T5 with label tokens (default none)")
 	f.StringVar(&s.llmPath, "llm", "", "language model run here: a model, a directory or a .gguf file")
 	f.StringVar(&s.llmURL, "llm-url", "", "base URL of an OpenAI-compatible server, instead of --llm; its key is read from RAG2_LLM_API_KEY or OPENAI_API_KEY")
 	f.StringVar(&s.llmModel, "llm-model", "", "name of the server's model")
@@ -171,6 +173,18 @@ func (s *stack) openRetrieval(a *app) error {
 		}
 		s.use(x)
 		s.pipe.CrossEncoder = x
+	}
+	if s.filter != "" {
+		dir, err := a.modelDir(s.filter)
+		if err != nil {
+			return err
+		}
+		x, err := models.OpenFilter(s.engine, dir)
+		if err != nil {
+			return err
+		}
+		s.use(x)
+		s.pipe.Filter = x
 	}
 	return nil
 }

@@ -157,6 +157,21 @@ func TestPlainDirectoriesAndNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	t5, err := filepath.Abs("../../testdata/t5/flan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := tensor.Open("go", tensor.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if r, err := s.Verify(context.Background(), e, t5); err != nil || !r.OK() || r.Role != Filter {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := s.Verify(context.Background(), e, filepath.Join(filepath.Dir(t5), "t5")); err != nil || !r.OK() {
+		t.Errorf("%+v, %v", r, err)
+	}
 	if _, err := Find("gpt-5"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "flan-t5-large") {
 		t.Errorf("%v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"rag2/models"
 	"rag2/models/hub"
+	"rag2/models/t5"
 	"rag2/models/tokenizer"
 	"rag2/tensor"
 	"rag2/tensor/weights"
@@ -228,6 +229,8 @@ func (s Store) forward(ctx context.Context, e *tensor.Engine, role Role, dir str
 			return "", err
 		}
 		return fmt.Sprintf("logit %.4f", v[0]), nil
+	case Filter:
+		return forwardFilter(ctx, e, dir)
 	case Generator:
 		m, err := models.OpenGenerator(e, dir, 0)
 		if err != nil {
@@ -246,6 +249,37 @@ func (s Store) forward(ctx context.Context, e *tensor.Engine, role Role, dir str
 		return fmt.Sprintf("%d tokens, %q", c.NewTokens, c.Text), nil
 	}
 	return "", fmt.Errorf("%s: config.json names no architecture that is known", dir)
+}
+
+// forwardFilter judges one snippet, or generates a few tokens when the model was not
+// trained as a filter yet.
+func forwardFilter(ctx context.Context, e *tensor.Engine, dir string) (string, error) {
+	f, err := models.OpenFilter(e, dir)
+	if errors.Is(err, models.ErrNoLabel) {
+		m, err := t5.Open(e, dir)
+		if err != nil {
+			return "", err
+		}
+		defer m.Close()
+		t, err := tokenizer.Load(dir)
+		if err != nil {
+			return "", err
+		}
+		ids, _, err := m.Generate(ctx, t.EncodeSingle("Question: Is the heart a muscle? Answer yes or no.", 0).IDs, 4)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%q; not trained as a filter yet", t.Decode(ids)), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	v, _, err := f.Judge(ctx, "What treats a heart attack? A) Aspirin B) Rest", []string{"Crushing chest pain may be a heart attack."})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("P(helpful) %.4f", v[0].P), nil
 }
 
 // The example of MedCPT-Cross-Encoder's model card.
