@@ -218,7 +218,9 @@ func ratio(a, b []float64) string {
 
 func quantile(v []float64, q float64) float64 {
 	v = slices.Sorted(slices.Values(v))
-	return v[int(q*float64(len(v)-1)+0.5)]
+	at := q * float64(len(v)-1)
+	i := int(at)
+	return v[i] + (v[min(i+1, len(v)-1)]-v[i])*(at-float64(i))
 }
 
 func cpuModel() string {
