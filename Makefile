@@ -5,12 +5,14 @@ CACHE ?= $(if $(RAG2_CACHE),$(RAG2_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOM
 DEMO_HOME ?= $(CACHE)/demo
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-QUESTION ?= demo-02
+QUESTION ?= demo-11
 export RAG2_CACHE := $(CACHE)
 export GOMLX_NO_AUTO_INSTALL := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-race models xla bench bench-ann lint fmt clean
+ISAS ?= generic avx2
+
+.PHONY: help build static demo test test-isa test-race models xla bench bench-ann lint fmt clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,9 @@ test: models xla ## every test, and the static build
 	go vet ./...
 	CGO_ENABLED=0 go build -o bin/rag2-static ./cmd/rag2
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -timeout 20m ./...
+
+test-isa: ## the kernels' and the native engine's tests at every instruction set level
+	@for isa in $(ISAS); do echo "RAG2_ISA=$$isa"; RAG2_ISA=$$isa go test -count=1 -short ./tensor/simd/... ./tensor/native/... ; done
 
 test-race: models xla ## the tests under the race detector
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -race -short -timeout 40m ./...

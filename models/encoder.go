@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,11 @@ type EncoderSpec struct {
 	ArticleDir string // directory of the article encoder; "" = QueryDir (one tower)
 	// Pooling is "cls", "mean", or "" to follow 1_Pooling/config.json of a
 	// sentence-transformers model, and CLS without one.
-	Pooling       string
+	Pooling string
+	// Normalize scales vectors to unit length: "yes", "no", or "" to follow
+	// modules.json of a sentence-transformers model, and no without one (MedCPT's
+	// vectors are compared as they are).
+	Normalize     string
 	QueryTokens   int // limit per query, special tokens included; 0 = 512
 	ArticleTokens int // limit per article; 0 = 512
 	// PairArticles encodes an article as the sentence pair [title, body], as MedCPT
@@ -51,6 +56,9 @@ func (s EncoderSpec) Validate() error {
 	}
 	if s.Pooling != "" && s.Pooling != "cls" && s.Pooling != "mean" {
 		errs = append(errs, fmt.Errorf("pooling %q; cls or mean", s.Pooling))
+	}
+	if s.Normalize != "" && s.Normalize != "yes" && s.Normalize != "no" {
+		errs = append(errs, fmt.Errorf("normalize %q; yes or no", s.Normalize))
 	}
 	if s.QueryTokens != 0 && s.QueryTokens < minSingleTokens {
 		errs = append(errs, fmt.Errorf("a limit of %d tokens per query; at least %d", s.QueryTokens, minSingleTokens))
@@ -95,7 +103,7 @@ type BiEncoder struct {
 
 var _ Encoder = (*BiEncoder)(nil)
 
-// OpenEncoder loads a bi-encoder onto an engine. ResolveEncoder makes specs of known
+// OpenEncoder loads a bi-encoder onto an engine. registry.Store.EncoderSpec makes specs of known
 // models.
 func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	if err := spec.Validate(); err != nil {
@@ -118,6 +126,11 @@ func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 		return nil, err
 	}
 	spec.Pooling = string(head)
+	if spec.Normalize == "" {
+		if spec.Normalize, err = normalized(spec.QueryDir); err != nil {
+			return nil, err
+		}
+	}
 	b := &BiEncoder{spec: spec}
 	if b.query, b.queryT, err = openBERT(e, spec.QueryDir, head, spec.PairArticles && spec.ArticleDir == spec.QueryDir); err != nil {
 		return nil, err
@@ -137,7 +150,7 @@ func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	b.spec.ArticleTokens = min(b.spec.ArticleTokens, b.article.Config.Positions)
 	// Only what changes article vectors is part of the fingerprint of an index.
 	dirs := []string{spec.QueryDir, spec.ArticleDir}
-	if b.fingerprint, err = fingerprint(dirs, "encoder", spec.Pooling, fmt.Sprint(b.spec.ArticleTokens), fmt.Sprint(spec.PairArticles)); err != nil {
+	if b.fingerprint, err = fingerprint(dirs, "encoder", spec.Pooling, "normalize "+spec.Normalize, fmt.Sprint(b.spec.ArticleTokens), fmt.Sprint(spec.PairArticles)); err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -169,6 +182,28 @@ func pooling(spec EncoderSpec) (bert.Head, error) {
 		return bert.CLS, nil
 	}
 	return "", fmt.Errorf("pooling of %s: 1_Pooling/config.json asks for neither cls nor mean alone", spec.QueryDir)
+}
+
+// normalized says whether modules.json of a sentence-transformers model ends with
+// unit vectors.
+func normalized(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "modules.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "no", nil
+	}
+	var modules []struct{ Type string }
+	if err == nil {
+		err = json.Unmarshal(b, &modules)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s/modules.json: %w", dir, err)
+	}
+	for _, m := range modules {
+		if strings.HasSuffix(m.Type, ".Normalize") {
+			return "yes", nil
+		}
+	}
+	return "no", nil
 }
 
 // openBERT loads a network and its tokenizer and checks that they fit each other;
@@ -227,15 +262,18 @@ func (b *BiEncoder) encode(ctx context.Context, m *bert.Model, encs []tokenizer.
 		return nil, Report{}, fmt.Errorf("encode %s: %w", what, err)
 	}
 	for i, r := range rows {
-		zero := true
+		sum := 0.0
 		for _, v := range r {
-			if v != 0 {
-				zero = false
-				break
-			}
+			sum += float64(v) * float64(v)
 		}
-		if zero {
+		if sum == 0 {
 			return nil, Report{}, fmt.Errorf("encode %s %d: %w", what, i, ErrZeroVector)
+		}
+		if b.spec.Normalize == "yes" {
+			scale := 1 / math.Sqrt(sum)
+			for j, v := range r {
+				r[j] = float32(float64(v) * scale)
+			}
 		}
 	}
 	return rows, report(encs), nil

@@ -20,7 +20,7 @@ const tinyBERT = "../testdata/bert/tiny"
 func engines(t testing.TB) map[string]*tensor.Engine {
 	t.Helper()
 	out := map[string]*tensor.Engine{}
-	for _, name := range []string{"go", "xla:cpu"} {
+	for _, name := range []string{"go", "native", "xla:cpu"} {
 		e, err := tensor.Open(name, tensor.Options{})
 		if errors.Is(err, tensor.ErrUnavailable) && name != "go" {
 			t.Logf("not tested on %s: %v", name, err)
@@ -169,7 +169,7 @@ func TestMiniLMParity(t *testing.T) {
 		if name == "go" {
 			n = min(n, 20)
 		}
-		enc, err := OpenEncoder(e, EncoderSpec{QueryDir: filepath.Join(dir, "minilm")})
+		enc, err := OpenEncoder(e, EncoderSpec{QueryDir: filepath.Join(dir, "minilm"), Normalize: "no"})
 		if err != nil {
 			t.Fatal(err)
 		}

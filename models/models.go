@@ -14,7 +14,7 @@ type Report struct {
 	Truncated int // inputs that lost tokens to the length limit
 }
 
-// Encoder maps texts to vectors. Vectors are not normalised; rows of the
+// Encoder maps texts to vectors, of unit length only where the model asks for it. Rows of the
 // result are in input order. A zero, NaN or infinite vector is an error.
 type Encoder interface {
 	Dim() int

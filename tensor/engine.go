@@ -160,7 +160,9 @@ func openNamed(name string, opt Options) (*Engine, error) {
 	var start func() (backends.Backend, error)
 	switch name {
 	case "go":
-		start = func() (backends.Backend, error) { return backends.NewWithConfig("go") }
+		// With operations in parallel, its workers wait for each other for ever when as many
+		// matrix products are ready as there are CPUs.
+		start = func() (backends.Backend, error) { return backends.NewWithConfig("go:ops_sequential") }
 	case "xla:cpu", "xla:cuda":
 		if !xlaBuilt {
 			return nil, fmt.Errorf("%s: %w: this binary was built without cgo and contains no XLA; use another engine or a cgo build", name, ErrUnavailable)

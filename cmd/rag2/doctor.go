@@ -53,7 +53,7 @@ func (a *app) doctor() *cobra.Command {
 func (a *app) diagnose(c *cobra.Command) []check {
 	out := []check{{"rag2", true, fmt.Sprintf("%s, %s %s/%s, %d CPUs", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}}
 	var engine *tensor.Engine
-	for _, name := range []string{"xla:cuda", "xla:cpu", "go", "auto"} {
+	for _, name := range append(tensor.Known(), "auto") {
 		e, err := tensor.Open(name, tensor.Options{Plugin: a.plugin, Home: a.home})
 		if err != nil {
 			out = append(out, check{"engine " + name, false, err.Error()})

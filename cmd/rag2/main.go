@@ -11,17 +11,18 @@ import (
 	"os/signal"
 	"syscall"
 
+	"rag2/pipeline"
+	_ "rag2/tensor/native" // the engine "native"
+
 	"github.com/spf13/cobra"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes: 0 done, 1 failed, 2 called wrongly.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+// exitUsage is the exit code of wrong calls; pipeline.FaultOf has the others: 0 done,
+// 1 failed, 2 a question or settings that cannot be.
+const exitUsage = 2
 
 // usageError marks a fault of the call rather than of the work.
 type usageError struct{ error }
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string) int {
 	if errors.As(err, &u) {
 		return exitUsage
 	}
-	return exitFailed
+	return pipeline.FaultOf(err).Exit
 }
 
 func newRoot() *cobra.Command {
@@ -58,13 +59,21 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          usageArgs(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags(root)
-	root.AddCommand(a.doctor())
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.configure(c) }
+	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.modelsCommand(), a.doctor())
 	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, cs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: usageArgs(cobra.NoArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(cs...)
+	return c
 }
 
 // printJSON writes v to standard output, indented.

@@ -84,24 +84,38 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 		if !slices.Equal(info.Shape, dims) {
 			return fmt.Errorf("llama: %s: tensor %q has shape %v, the configuration asks for %v", w.Path(), theirs, info.Shape, dims)
 		}
+		s := shapes.Make(dtypes.Float32, dims...)
+		keep := func(b backends.Buffer) {
+			m.names, m.shapes, m.bufs = append(m.names, ours), append(m.shapes, s), append(m.bufs, b)
+		}
+		heads := 0
+		if gguf {
+			switch ours[len(ours)-2:] {
+			case ".q":
+				heads = c.Heads
+			case ".k":
+				heads = c.KVHeads
+			}
+		}
+		b, ok, err := loadBlocks(m.backend, w, theirs, s, heads, c.HeadDim)
+		if err != nil {
+			return fmt.Errorf("llama: %s: %w", theirs, err)
+		}
+		if ok {
+			keep(b)
+			return nil
+		}
 		v, err := w.Float32(theirs)
 		if err != nil {
 			return err
 		}
-		if gguf {
-			switch ours[len(ours)-2:] {
-			case ".q":
-				unpermute(v, c.Heads, c.HeadDim, c.Hidden)
-			case ".k":
-				unpermute(v, c.KVHeads, c.HeadDim, c.Hidden)
-			}
+		if heads > 0 {
+			unpermute(v, heads, c.HeadDim, c.Hidden)
 		}
-		s := shapes.Make(dtypes.Float32, dims...)
-		b, err := exec.Upload(m.backend, v, s)
-		if err != nil {
+		if b, err = exec.Upload(m.backend, v, s); err != nil {
 			return fmt.Errorf("llama: upload %s: %w", theirs, err)
 		}
-		m.names, m.shapes, m.bufs = append(m.names, ours), append(m.shapes, s), append(m.bufs, b)
+		keep(b)
 		return nil
 	}
 	embed, norm, head := "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"

@@ -8,10 +8,20 @@ import (
 	"strings"
 )
 
-// Load reads dir's tokenizer.json, or a tokenizer.json itself.
+// Load reads dir's tokenizer.json, or its spiece.model when there is no other, or such
+// a file itself.
 func Load(path string) (Tokenizer, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		path = filepath.Join(path, "tokenizer.json")
+		dir := path
+		path = filepath.Join(dir, "tokenizer.json")
+		if _, err := os.Stat(path); err != nil {
+			if p := filepath.Join(dir, "spiece.model"); fileExists(p) {
+				return LoadSentencePiece(p)
+			}
+		}
+	}
+	if strings.HasSuffix(path, ".model") {
+		return LoadSentencePiece(path)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -19,6 +29,8 @@ func Load(path string) (Tokenizer, error) {
 	}
 	return Parse(path, b)
 }
+
+func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
 type stage struct {
 	Type             string          `json:"type"`
@@ -36,12 +48,22 @@ type stage struct {
 
 // Parse builds a tokenizer from the contents of a tokenizer.json; path names it in errors.
 func Parse(path string, b []byte) (Tokenizer, error) {
+	var kindOf struct {
+		Model struct {
+			Type         string
+			ByteFallback bool `json:"byte_fallback"`
+		}
+	}
+	if json.Unmarshal(b, &kindOf) == nil {
+		switch {
+		case kindOf.Model.Type == "Unigram":
+			return parseUnigram(path, b)
+		case kindOf.Model.Type == "BPE" && kindOf.Model.ByteFallback:
+			return parseSentenceBPE(path, b)
+		}
+	}
 	var f struct {
-		AddedTokens []struct {
-			ID      int32  `json:"id"`
-			Content string `json:"content"`
-			Special bool   `json:"special"`
-		} `json:"added_tokens"`
+		AddedTokens   []addedToken    `json:"added_tokens"`
 		Normalizer    *stage          `json:"normalizer"`
 		PreTokenizer  *stage          `json:"pre_tokenizer"`
 		PostProcessor json.RawMessage `json:"post_processor"`
@@ -66,7 +88,7 @@ func Parse(path string, b []byte) (Tokenizer, error) {
 		kind = "BPE"
 	}
 	if kind != "WordPiece" && kind != "BPE" {
-		return nil, vocabError(path, "model type %q; WordPiece and BPE are read", f.Model.Type)
+		return nil, vocabError(path, "model type %q; WordPiece, BPE and Unigram are read", f.Model.Type)
 	}
 	var vocab map[string]int32
 	if err := json.Unmarshal(f.Model.Vocab, &vocab); err != nil {
@@ -138,20 +160,9 @@ func Parse(path string, b []byte) (Tokenizer, error) {
 		}
 		return w, nil
 	}
-	merges := make([][2]string, 0, len(f.Model.Merges))
-	for i, raw := range f.Model.Merges {
-		var pair []string
-		var s string
-		if json.Unmarshal(raw, &pair) != nil {
-			if err := json.Unmarshal(raw, &s); err != nil {
-				return nil, vocabError(path, "merge %d: %v", i, err)
-			}
-			pair = strings.SplitN(s, " ", 2)
-		}
-		if len(pair) != 2 {
-			return nil, vocabError(path, "merge %d is not a pair", i)
-		}
-		merges = append(merges, [2]string{pair[0], pair[1]})
+	merges, err := parseMerges(path, f.Model.Merges)
+	if err != nil {
+		return nil, err
 	}
 	p, err := newBPE(path, tokens, merges)
 	if err != nil {
@@ -187,6 +198,26 @@ func Parse(path string, b []byte) (Tokenizer, error) {
 		}
 	}
 	return p, nil
+}
+
+// parseMerges reads merges, which are pairs or "left right" strings.
+func parseMerges(path string, raws []json.RawMessage) ([][2]string, error) {
+	merges := make([][2]string, 0, len(raws))
+	for i, raw := range raws {
+		var pair []string
+		var s string
+		if json.Unmarshal(raw, &pair) != nil {
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return nil, vocabError(path, "merge %d: %v", i, err)
+			}
+			pair = strings.SplitN(s, " ", 2)
+		}
+		if len(pair) != 2 {
+			return nil, vocabError(path, "merge %d is not a pair", i)
+		}
+		merges = append(merges, [2]string{pair[0], pair[1]})
+	}
+	return merges, nil
 }
 
 // splitterOf recognises the pre-tokenizers of the supported models.

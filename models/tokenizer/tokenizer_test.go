@@ -207,7 +207,7 @@ func FuzzEncode(f *testing.F) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, k := range []string{"wordpiece", "smollm"} {
+	for _, k := range []string{"wordpiece", "smollm", "unigram", "spbpe"} {
 		b, err := os.ReadFile(data + k + ".json")
 		if err != nil {
 			f.Fatal(err)

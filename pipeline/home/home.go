@@ -1,12 +1,15 @@
 // Package home is rag2's data directory:
 //
-//	<home>/corpora/<name>/manifest.json       what the corpus is made of; written last
-//	                      passages.jsonl.zst  the passages (package store)
-//	                      passages.idx
-//	                      vectors.npy         row i is the vector of passage i
-//	                      graph.hnsw          (package hnsw)
+//	<home>/corpora/<name>/manifest.json             what the corpus is made of; written last
+//	                      lock                      held by the process that changes the corpus
+//	                      g-<id>/passages.jsonl.zst the passages (package store)
+//	                             passages.idx
+//	                             vectors.npy        row i is the vector of passage i
+//	                             graph.hnsw         (package hnsw)
 //
-// A manifest names the passage store and the encoder that its vectors were made
+// Every change of the passages makes a new g- folder, and the manifest that names it
+// is renamed into place last: a process that dies leaves the corpus as it was. The
+// manifest also names the passage store and the encoder that its vectors were made
 // for; Open refuses files that do not belong together.
 package home
 
@@ -15,16 +18,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"rag2/corpusio"
 	"rag2/corpusio/store"
 	"rag2/hnsw"
 	"rag2/internal/atomicfile"
+
+	"github.com/gofrs/flock"
 )
 
 // Errors of looking for a corpus.
@@ -63,6 +70,7 @@ type Manifest struct {
 	Formats    []string              `json:"formats"`
 	Sources    []string              `json:"sources"`
 	Chunk      corpusio.ChunkOptions `json:"chunk"`
+	Data       string                `json:"data"` // folder of passages, vectors and graph
 	StoreID    string                `json:"store_id"`
 	Passages   int                   `json:"passages"`
 	Accounting Accounting            `json:"accounting"`
@@ -100,6 +108,70 @@ func (h Home) Names() ([]string, error) {
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// DataDir is the folder that a manifest names.
+func (h Home) DataDir(m *Manifest) (string, error) {
+	dir, err := h.CorpusDir(m.Name)
+	if err != nil {
+		return "", err
+	}
+	if !reData.MatchString(m.Data) {
+		return "", fmt.Errorf("%s/manifest.json: folder %q: %w", dir, m.Data, ErrStale)
+	}
+	return filepath.Join(dir, m.Data), nil
+}
+
+// reData is the name of a data folder.
+var reData = regexp.MustCompile(`^g-[0-9a-f]{16}$`)
+
+// NewData names a data folder that does not exist yet.
+func NewData() string { return fmt.Sprintf("g-%016x", rand.Uint64()) }
+
+// Prune removes what dead processes left in a corpus's folder: data that its manifest
+// does not name, spools, half-written manifests. The caller holds the lock.
+func (h Home) Prune(m *Manifest) error {
+	dir, err := h.CorpusDir(m.Name)
+	if err != nil {
+		return err
+	}
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range es {
+		n := e.Name()
+		if e.IsDir() && n != m.Data && (reData.MatchString(n) || strings.HasPrefix(n, "spool-")) || strings.HasPrefix(n, "manifest.json.") {
+			if err := os.RemoveAll(filepath.Join(dir, n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ErrBusy reports a corpus that another process is changing.
+var ErrBusy = errors.New("corpus is being changed by another process")
+
+// Lock takes the right to change a corpus, making its folder if need be; readers need
+// none. The right ends with unlock, or with the process.
+func (h Home) Lock(name string) (unlock func(), err error) {
+	dir, err := h.CorpusDir(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	l := flock.New(filepath.Join(dir, "lock"))
+	ok, err := l.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("corpus %s: %w", name, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrBusy, name)
+	}
+	return func() { _ = l.Unlock() }, nil
 }
 
 // Manifest reads a corpus's manifest.
@@ -168,7 +240,10 @@ func (h Home) Open(name, encoder string) (*Corpus, error) {
 	if encoder != "" && m.Index.Encoder != encoder {
 		return nil, fmt.Errorf("%w: %q was encoded by %s (%s), queries by another model (%s); choose that encoder or rebuild", ErrStale, name, m.Index.EncoderName, m.Index.Encoder, encoder)
 	}
-	dir, _ := h.CorpusDir(name)
+	dir, err := h.DataDir(m)
+	if err != nil {
+		return nil, err
+	}
 	s, err := store.Open(dir)
 	if err != nil {
 		return nil, err
@@ -194,8 +269,8 @@ func (h Home) Open(name, encoder string) (*Corpus, error) {
 func (c *Corpus) Name() string { return c.Manifest.Name }
 
 // Search finds the k passages with the largest inner product, best first.
-func (c *Corpus) Search(ctx context.Context, q []float32, k int) ([]Hit, error) {
-	rows, _, err := c.Index.Search(ctx, q, k, hnsw.SearchOptions{})
+func (c *Corpus) Search(ctx context.Context, q []float32, k int, o hnsw.SearchOptions) ([]Hit, error) {
+	rows, _, err := c.Index.Search(ctx, q, k, o)
 	if err != nil {
 		return nil, fmt.Errorf("corpus %s: %w", c.Name(), err)
 	}

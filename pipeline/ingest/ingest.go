@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +15,6 @@ import (
 	"rag2/corpusio"
 	"rag2/corpusio/reader"
 	"rag2/corpusio/store"
-	"rag2/hnsw"
-	"rag2/internal/npy"
-	"rag2/models"
 	"rag2/pipeline/home"
 )
 
@@ -55,9 +51,11 @@ func Add(ctx context.Context, h home.Home, name string, paths []string, o AddOpt
 	case old.Chunk != chunk:
 		return nil, fmt.Errorf("corpus %s has windows of %d words with %d overlap, asked for %d with %d; use the same, or replace the corpus", name, old.Chunk.Words, old.Chunk.Overlap, chunk.Words, chunk.Overlap)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	unlock, err := h.Lock(name)
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	spoolDir, err := os.MkdirTemp(dir, "spool-*")
 	if err != nil {
 		return nil, err
@@ -83,7 +81,11 @@ func Add(ctx context.Context, h home.Home, name string, paths []string, o AddOpt
 		if acc.Skipped == nil {
 			acc.Skipped = map[string]int{}
 		}
-		s, err := store.Open(dir)
+		from, err := h.DataDir(old)
+		if err != nil {
+			return nil, err
+		}
+		s, err := store.Open(from)
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +175,17 @@ func Add(ctx context.Context, h home.Home, name string, paths []string, o AddOpt
 		return nil, err
 	}
 	defer s.Close()
+	m.Data = home.NewData()
+	dir = filepath.Join(dir, m.Data)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	saved := false
+	defer func() {
+		if !saved {
+			os.RemoveAll(dir)
+		}
+	}()
 	out, err := store.Create(dir)
 	if err != nil {
 		return nil, err
@@ -214,145 +227,9 @@ func Add(ctx context.Context, h home.Home, name string, paths []string, o AddOpt
 	m.StoreID = n.ID()
 	n.Close()
 	m.Changed = time.Now().UTC().Truncate(time.Second)
-	return m, h.Save(m)
-}
-
-// partRows is the number of vectors encoded between two saves.
-const partRows = 2048
-
-// IndexOptions steer BuildIndex.
-type IndexOptions struct {
-	EncoderName string
-	Graph       hnsw.BuildOptions
-	// Progress reports a step ("encode", "graph") and how far it is.
-	Progress func(step string, done, total int)
-}
-
-// BuildIndex encodes a corpus's passages and builds its graph. Vectors are saved in
-// parts; a stopped build takes up the parts that were made from the same passages
-// by the same encoder.
-func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encoder, o IndexOptions) (*home.Manifest, error) {
-	m, err := h.Manifest(name)
-	if err != nil {
-		return nil, err
-	}
-	dir, _ := h.CorpusDir(name)
-	s, err := store.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	if s.ID() != m.StoreID {
-		return nil, fmt.Errorf("%w: %s holds store %s, the manifest names %s; add the corpus again", home.ErrStale, dir, s.ID(), m.StoreID)
-	}
-	parts := filepath.Join(dir, "parts-"+s.ID()+"-"+enc.Fingerprint())
-	if err := os.MkdirAll(parts, 0o755); err != nil {
-		return nil, err
-	}
-	info := &home.IndexInfo{StoreID: s.ID(), Encoder: enc.Fingerprint(), EncoderName: o.EncoderName, Dim: enc.Dim(), Rows: s.Len()}
-	var files []string
-	for from := 0; from < s.Len(); from += partRows {
-		p := filepath.Join(parts, fmt.Sprintf("%08d.npy", from/partRows))
-		files = append(files, p)
-		to := min(from+partRows, s.Len())
-		if a, err := npy.Open(p); err == nil {
-			ok := a.Rows() == to-from && a.Cols() == enc.Dim()
-			a.Close()
-			if ok {
-				continue
-			}
-		}
-		cut, err := encodePart(ctx, s, enc, p, from, to, func(done int) {
-			if o.Progress != nil {
-				o.Progress("encode", done, s.Len())
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		info.Truncated += cut
-	}
-	vectors := filepath.Join(dir, "vectors.npy")
-	if err := join(files, vectors, enc.Dim()); err != nil {
-		return nil, err
-	}
-	g := o.Graph
-	if o.Progress != nil {
-		g.Progress = func(done, total int) { o.Progress("graph", done, total) }
-	}
-	if err := hnsw.Build(ctx, vectors, filepath.Join(dir, "graph.hnsw"), g); err != nil {
-		return nil, err
-	}
-	info.Built = time.Now().UTC().Truncate(time.Second)
-	m.Index = info
 	if err := h.Save(m); err != nil {
 		return nil, err
 	}
-	stale, _ := filepath.Glob(filepath.Join(dir, "parts-*"))
-	for _, p := range stale {
-		if err := os.RemoveAll(p); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-func encodePart(ctx context.Context, s *store.Store, enc models.Encoder, path string, from, to int, progress func(int)) (truncated int, err error) {
-	w, err := npy.NewWriter(path, enc.Dim(), "<f4")
-	if err != nil {
-		return 0, err
-	}
-	defer w.Abort()
-	const batch = 256
-	for at := from; at < to; at += batch {
-		var arts []models.Article
-		for i := at; i < min(at+batch, to); i++ {
-			p, err := s.Get(i)
-			if err != nil {
-				return 0, err
-			}
-			arts = append(arts, models.Article{Title: p.Title, Body: p.Text})
-		}
-		vecs, rep, err := enc.EncodeArticles(ctx, arts)
-		if err != nil {
-			return 0, fmt.Errorf("passages %d to %d: %w", at, at+len(arts)-1, err)
-		}
-		truncated += rep.Truncated
-		for _, v := range vecs {
-			if err := w.WriteRow(v); err != nil {
-				return 0, err
-			}
-		}
-		progress(at + len(arts))
-	}
-	return truncated, w.Commit()
-}
-
-func join(files []string, path string, dim int) error {
-	w, err := npy.NewWriter(path, dim, "<f4")
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	for _, f := range files {
-		a, err := npy.Open(f)
-		if err != nil {
-			return err
-		}
-		for i := range a.Rows() {
-			row := a.Row32(i, nil)
-			for _, v := range row {
-				if math.IsNaN(float64(v)) {
-					a.Close()
-					return fmt.Errorf("%s: row %d holds NaN; delete the file and build again", f, i)
-				}
-			}
-			if err := w.WriteRow(row); err != nil {
-				a.Close()
-				return err
-			}
-		}
-		a.Close()
-	}
-	return w.Commit()
+	saved = true
+	return m, h.Prune(m)
 }

@@ -1,5 +1,3 @@
-// Package simd holds the vector kernels of index and engine: assembly chosen by the
-// CPU's level, each beside a plain Go twin that it is tested against.
 package simd
 
 // Dot is the inner product of two vectors of the same length.

@@ -165,11 +165,18 @@ func (f *File) Raw(name string) ([]byte, error) {
 // Meta is the GGUF metadata, or the __metadata__ strings of safetensors.
 func (f *File) Meta() map[string]any { return f.meta }
 
+// ErrInteger reports a tensor of whole numbers where weights are needed.
+var ErrInteger = errors.New("weights of a floating-point or block type are needed")
+
 // Float32 returns the tensor's elements as float32 in a slice of its own.
 func (f *File) Float32(name string) ([]float32, error) {
 	i, err := f.Info(name)
 	if err != nil {
 		return nil, err
+	}
+	switch i.DType {
+	case I8, I16, I32, I64, U8, Bool:
+		return nil, fmt.Errorf("%s: tensor %q holds %s: %w", f.path, name, i.DType, ErrInteger)
 	}
 	out := make([]float32, i.Len())
 	err = mmapfile.Guard(func() error { return Dequantize(i.DType, i.data, out) })

@@ -1,0 +1,129 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"rag2/tensor"
+	"rag2/tensor/simd"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/backends/notimplemented"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+)
+
+// Name is the engine's name.
+const Name = "native"
+
+func init() {
+	tensor.Register(Name, func(tensor.Options) (backends.Backend, error) { return New(0), nil })
+}
+
+// errFinalized reports the use of a backend, buffer or executable that was freed.
+var errFinalized = errors.New("native: used after it was finalized")
+
+// Backend implements backends.Backend on the CPU.
+type Backend struct {
+	pool      *pool
+	finalized atomic.Bool
+
+	mu        sync.Mutex
+	free      map[int][][]uint64 // by length
+	freeBytes int
+}
+
+var _ backends.Backend = (*Backend)(nil)
+
+// New makes a backend that uses at most threads threads; 0 = GOMAXPROCS.
+func New(threads int) *Backend {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	return &Backend{pool: newPool(threads), free: map[int][][]uint64{}}
+}
+
+// Name is "native".
+func (b *Backend) Name() string { return Name }
+
+// String is "native".
+func (b *Backend) String() string { return Name }
+
+// Description names the instruction set and the number of threads.
+func (b *Backend) Description() string {
+	return fmt.Sprintf("rag2 native engine (%s, %d threads)", simd.Level, b.pool.threads())
+}
+
+// NumDevices is 1.
+func (b *Backend) NumDevices() int { return 1 }
+
+// DeviceDescription describes the CPU.
+func (b *Backend) DeviceDescription(backends.DeviceNum) string {
+	return fmt.Sprintf("%s/%s, %s, %d threads", runtime.GOOS, runtime.GOARCH, simd.Level, b.pool.threads())
+}
+
+// Capabilities lists the ops that Builder has and the dtypes.
+func (b *Backend) Capabilities() backends.Capabilities {
+	c := backends.Capabilities{Operations: map[backends.OpType]bool{}, DTypes: map[dtypes.DType]bool{}}
+	for _, o := range supportedOps() {
+		c.Operations[o] = true
+	}
+	for _, d := range supportedDTypes {
+		c.DTypes[d] = true
+	}
+	return c
+}
+
+// Builder starts a computation.
+func (b *Backend) Builder(name string) backends.Builder {
+	bl := &Builder{backend: b, name: name}
+	bl.Builder.ErrFn = func(op backends.OpType) error {
+		return fmt.Errorf("native: op %s: %w", op, notimplemented.NotImplementedError)
+	}
+	return bl
+}
+
+// Finalize stops the workers and drops the free memory. Nothing may be running.
+func (b *Backend) Finalize() {
+	if b.finalized.Swap(true) {
+		return
+	}
+	b.pool.close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free, b.freeBytes = nil, 0
+}
+
+// IsFinalized tells whether Finalize was called.
+func (b *Backend) IsFinalized() bool { return b.finalized.Load() }
+
+// maxFree bounds the memory kept for reuse.
+const maxFree = 256 << 20
+
+// alloc returns memory of n bytes whose content is arbitrary.
+func (b *Backend) alloc(n int) []uint64 {
+	words := max(1, (n+7)/8)
+	b.mu.Lock()
+	if l := b.free[words]; len(l) > 0 {
+		m := l[len(l)-1]
+		b.free[words] = l[:len(l)-1]
+		b.freeBytes -= 8 * words
+		b.mu.Unlock()
+		return m
+	}
+	b.mu.Unlock()
+	return make([]uint64, words)
+}
+
+// release gives memory back.
+func (b *Backend) release(m []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free == nil || b.freeBytes+8*len(m) > maxFree {
+		return
+	}
+	b.free[len(m)] = append(b.free[len(m)], m)
+	b.freeBytes += 8 * len(m)
+}

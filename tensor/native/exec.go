@@ -1,0 +1,181 @@
+package native
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+)
+
+// Executable is a compiled computation. It may run several times at once.
+type Executable struct {
+	backend         *Backend
+	name            string
+	names           []string
+	inputs, outputs []shapes.Shape
+
+	steps   []step
+	values  []*value
+	outVals []*value
+	arena   int    // bytes
+	flat    []bool // parameters that some step reads as flat memory
+	scratch int    // floats per worker
+	regs    int
+	args    int
+
+	mu   sync.Mutex
+	idle []*execution
+	dead bool
+}
+
+// execution is the memory of one running call.
+type execution struct {
+	exe     *Executable
+	pool    *pool
+	base    []unsafe.Pointer // of each value
+	params  []*Buffer
+	arena   []uint64
+	workers []workerState
+	args    [][]byte
+	job     jobRef
+	panels  []float32              // of the weight of the step that runs
+	blocks  *blocks                // or its blocks
+	sums    []float32              // of A's rows by blocks of columns
+	sides   map[*dotStep][]float32 // panels of weights that are not kept
+}
+
+// workerState is what one worker writes to.
+type workerState struct {
+	scratch []float32
+	regs    [][]float32
+	last    []int // row offsets of sticky inputs
+	_       [64]byte
+}
+
+// parallel is a step with tasks.
+type parallel interface {
+	task(x *execution, i, worker int)
+}
+
+// jobRef is the step whose tasks run.
+type jobRef struct{ step parallel }
+
+func (x *execution) task(i, worker int) { x.job.step.task(x, i, worker) }
+
+// bytes is the memory of a value.
+func (x *execution) bytes(v *value) []byte {
+	return unsafe.Slice((*byte)(x.base[v.id]), v.bytes())
+}
+
+func (x *execution) floats(v *value) []float32 {
+	return unsafe.Slice((*float32)(x.base[v.id]), v.size)
+}
+
+// Finalize drops the plan and its memory. Running calls end undisturbed.
+func (e *Executable) Finalize() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dead, e.idle = true, nil
+}
+
+// Inputs are the parameters' names and shapes.
+func (e *Executable) Inputs() ([]string, []shapes.Shape) { return e.names, e.inputs }
+
+// Outputs are the results' shapes.
+func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
+
+func (e *Executable) take() (*execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead || e.backend.IsFinalized() {
+		return nil, errFinalized
+	}
+	if n := len(e.idle); n > 0 {
+		x := e.idle[n-1]
+		e.idle = e.idle[:n-1]
+		return x, nil
+	}
+	return e.newExecution(), nil
+}
+
+func (e *Executable) give(x *execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(x.params)
+	for _, v := range e.values {
+		if v.kind == parameter {
+			x.base[v.id] = nil // or the memory would live on
+		}
+	}
+	if !e.dead && len(e.idle) < e.backend.pool.threads() {
+		e.idle = append(e.idle, x)
+	}
+}
+
+func (e *Executable) newExecution() *execution {
+	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)),
+		arena: make([]uint64, e.arena/8+8), workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
+	for i := range x.workers {
+		x.workers[i] = workerState{scratch: make([]float32, e.scratch+16), regs: make([][]float32, e.regs), last: make([]int, e.regs)}
+	}
+	for _, v := range e.values {
+		switch v.kind {
+		case constant:
+			x.base[v.id] = unsafe.Pointer(unsafe.SliceData(v.data))
+		case temporary:
+			x.base[v.id] = unsafe.Add(unsafe.Pointer(&x.arena[0]), v.off)
+		}
+	}
+	return x
+}
+
+// Execute runs the computation. Buffers marked in donate are finalized.
+func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends.DeviceNum) (out []backends.Buffer, err error) {
+	if len(inputs) != len(e.inputs) || (donate != nil && len(donate) != len(inputs)) {
+		return nil, fmt.Errorf("native: %q: %d inputs, %d donation marks; it has %d parameters", e.name, len(inputs), len(donate), len(e.inputs))
+	}
+	x, err := e.take()
+	if err != nil {
+		return nil, err
+	}
+	defer e.give(x)
+	for i, in := range inputs {
+		b, err := e.backend.buffer(in)
+		if err != nil {
+			return nil, fmt.Errorf("native: %q: input %q: %w", e.name, e.names[i], err)
+		}
+		if !b.shape.Equal(e.inputs[i]) {
+			return nil, fmt.Errorf("native: %q: input %q is %s, %s is needed", e.name, e.names[i], b.shape, e.inputs[i])
+		}
+		x.params[i] = b
+	}
+	for _, v := range e.values {
+		if v.kind == parameter {
+			x.base[v.id] = x.params[v.index].at(e.flat[v.index])
+		}
+	}
+	out = make([]backends.Buffer, len(e.outputs))
+	for i, s := range e.outputs {
+		b := e.backend.newBuffer(s)
+		out[i] = b
+		x.base[e.outVals[i].id] = b.base()
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
+		}
+	}()
+	for _, s := range e.steps {
+		s.run(x)
+	}
+	for i, d := range donate {
+		if d {
+			if err := e.backend.BufferFinalize(inputs[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}

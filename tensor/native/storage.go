@@ -1,0 +1,192 @@
+package native
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"rag2/tensor/simd"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+)
+
+// A buffer's storage is independent of its shape and dtype. Apart from flat memory a
+// float32 matrix may be held as packed panels only (a weight whose flat copy nobody
+// needs was packed), or as quantised blocks. Products and row gathers read those
+// directly; for anything else the flat form is made again.
+
+// blocks is a float32 matrix [n,k] stored as GGUF blocks in panels of 16 rows.
+type blocks struct {
+	format simd.BlockFormat
+	data   []byte
+	n, k   int
+}
+
+func (q *blocks) panel(p int) []byte {
+	size := q.format.PanelBytes(q.k)
+	return q.data[p*size : (p+1)*size]
+}
+
+// BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1 or
+// Q8_0, kept as they are: products with it (contracting k) read them directly, and so
+// do gathers of rows. Its elements are the blocks' exact values.
+func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (backends.Buffer, error) {
+	if b.IsFinalized() {
+		return nil, errFinalized
+	}
+	if s.DType != dtypes.Float32 || s.Rank() != 2 {
+		return nil, fmt.Errorf("native: blocks as %s; a float32 matrix is needed", s)
+	}
+	n, k := s.Dimensions[0], s.Dimensions[1]
+	f, panels, err := simd.ImportBlocks(ggufType, data, n, k)
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	return &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}, nil
+}
+
+// ensureFlat gives the buffer flat memory, whatever else it holds.
+func (b *Buffer) ensureFlat() unsafe.Pointer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mem != nil {
+		return b.base()
+	}
+	mem := make([]uint64, max(1, (b.bytes+7)/8))
+	dst := unsafe.Slice((*float32)(unsafe.Pointer(&mem[0])), b.bytes/4)
+	switch {
+	case b.blocks != nil:
+		for r := range b.blocks.n {
+			b.row(dst[r*b.blocks.k:(r+1)*b.blocks.k], r)
+		}
+	default:
+		for key, p := range b.packs {
+			for j := range key.n {
+				for i := range key.k {
+					dst[key.off+i*key.strideK+j*key.strideN] = p[(j/simd.PanelWidth*key.k+i)*simd.PanelWidth+j%simd.PanelWidth]
+				}
+			}
+			break
+		}
+	}
+	b.mem = mem
+	return b.base()
+}
+
+// row reads row r of a matrix that has no flat memory.
+func (b *Buffer) row(dst []float32, r int) {
+	if q := b.blocks; q != nil {
+		simd.BlockRow(q.format, dst, q.panel(r/simd.PanelWidth), r%simd.PanelWidth)
+		return
+	}
+	for key, p := range b.packs {
+		if key.strideK == 1 {
+			simd.UnpackColumn(dst, p, key.k, r)
+		} else { // the rows run along k
+			for j := range dst {
+				dst[j] = p[(j/simd.PanelWidth*key.k+r)*simd.PanelWidth+j%simd.PanelWidth]
+			}
+		}
+		return
+	}
+}
+
+// dropFlat frees the flat memory of a matrix whose panels hold all of it.
+func (b *Buffer) dropFlat(key packKey) {
+	d := b.shape.Dimensions
+	if len(d) != 2 || key.off != 0 || key.k*key.n != d[0]*d[1] || min(key.strideK, key.strideN) != 1 || max(key.strideK, key.strideN) != d[1] || len(b.packs) != 1 {
+		return
+	}
+	b.mem = nil
+	if droppedBytes.Add(int64(b.bytes)) >= 64<<20 {
+		droppedBytes.Store(0)
+		debug.FreeOSMemory()
+	}
+}
+
+// droppedBytes is what dropFlat freed since the last collection: while weights are
+// packed, garbage must not pile up to the size of the model.
+var droppedBytes atomic.Int64
+
+// gatherStep is a gather of whole rows of a matrix.
+type gatherStep struct {
+	out, table, indices *value
+	rows, width, count  int
+	read                func(b []byte, i int) int
+}
+
+func (s *gatherStep) scratch() int { return 0 }
+
+func (s *gatherStep) run(x *execution) {
+	out, ix := x.floats(s.out), x.bytes(s.indices)
+	var b *Buffer
+	if s.table.kind == parameter && x.base[s.table.id] == nil {
+		b = x.params[s.table.index]
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.mem != nil { // made again meanwhile
+			x.base[s.table.id], b = b.base(), nil
+		}
+	}
+	for i := range s.count {
+		r := max(0, min(s.read(ix, i), s.rows-1))
+		dst := out[i*s.width : (i+1)*s.width]
+		if b != nil {
+			b.row(dst, r)
+			continue
+		}
+		copy(dst, unsafe.Slice((*float32)(unsafe.Add(x.base[s.table.id], 4*r*s.width)), s.width))
+	}
+}
+
+// rowGather recognises such a gather.
+func rowGather(a gatherAttr, table, indices, out shapes.Shape) bool {
+	return table.DType == dtypes.Float32 && table.Rank() == 2 && len(a.collapsed) == 1 && a.collapsed[0] == 0 && len(a.starts) == 1 && a.starts[0] == 0 &&
+		a.sizes[1] == table.Dimensions[1] && len(a.offset) == 1 && a.offset[0] == out.Rank()-1 && a.vector == indices.Rank()-1 && out.Size() > 0
+}
+
+// blockTask computes rows of C for panels p0 … p1 from a weight in blocks.
+func (s *dotStep) blockTask(x *execution, w *workerState, q *blocks, c []float32, cRow, m0, m1, p0, p1 int) {
+	a := s.from(x, &s.a, 0)
+	if m1-m0 <= 2 && s.a.col == 1 {
+		var y [simd.PanelWidth]float32
+		for r := m0; r < m1; r++ {
+			row := a[r*s.a.row : r*s.a.row+s.k]
+			sums := x.sums[r*(s.k/simd.BlockColumns):]
+			for p := p0; p < p1; p++ {
+				simd.MatVec(q.format, &y, row, sums, q.panel(p))
+				copy(c[(r-m0)*cRow+(p-p0)*simd.PanelWidth:][:min(simd.PanelWidth, s.n-p*simd.PanelWidth)], y[:])
+			}
+		}
+		return
+	}
+	wide := w.scratch[:s.k*simd.PanelWidth]
+	for p := p0; p < p1; p++ {
+		simd.Expand(q.format, wide, q.panel(p), 0, s.k)
+		n := min(simd.PanelWidth, s.n-p*simd.PanelWidth)
+		g := simd.Gemm{M: m1 - m0, N: n, K: s.k, A: a[m0*s.a.row:], ARow: s.a.row, AK: s.a.col, B: wide, C: c[(p-p0)*simd.PanelWidth:], CRow: cRow}
+		g.Run(0, g.M, 0, 1)
+	}
+}
+
+// blocksFor returns the weight's blocks when the product can read them.
+func (s *dotStep) blocksFor(x *execution) *blocks {
+	q := x.params[s.b.v.index].blocks
+	if q == nil || s.b.off != 0 || s.b.row != 1 || s.b.col != q.k || s.k != q.k || s.n != q.n {
+		return nil
+	}
+	return q
+}
+
+// at is the flat memory, made when it is needed; otherwise it may be nil.
+func (b *Buffer) at(needed bool) unsafe.Pointer {
+	if needed {
+		return b.ensureFlat()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.base()
+}

@@ -1,0 +1,176 @@
+package simd
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/x448/float16"
+)
+
+// BlockFormat is a storage of weight matrices [n,k] in panels of 16 rows, which are
+// sequences of blocks of 32 columns:
+//
+//	Block4  16 half scales | 16 half minima | 16 × 16 bytes   320 bytes
+//	Block8  16 half scales | 32 × 16 bytes                    544 bytes
+//
+// Byte 16·j+r of Block4's last part holds columns j (low nibble) and j+16 (high) of
+// row r; an element is scale·nibble + minimum. Byte 16·j+r of Block8's holds column
+// j of row r, signed; an element is scale·byte. The values are exactly those of the
+// GGUF blocks that ImportBlocks reads.
+type BlockFormat uint8
+
+const (
+	Block4 BlockFormat = 1 + iota
+	Block8
+)
+
+// BlockColumns is the number of columns of a block.
+const BlockColumns = 32
+
+// BlockBytes is the size of a panel's block.
+func (f BlockFormat) BlockBytes() int {
+	if f == Block4 {
+		return 320
+	}
+	return 544
+}
+
+// PanelBytes is the size of a panel of k columns.
+func (f BlockFormat) PanelBytes(k int) int { return k / BlockColumns * f.BlockBytes() }
+
+// ImportBlocks converts GGUF blocks (Q4_0, Q4_1 or Q8_0) of a matrix [n,k] to panels;
+// missing rows of the last one are zeros.
+func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, error) {
+	size := map[string]int{"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[ggufType]
+	if size == 0 {
+		return 0, nil, fmt.Errorf("simd: block type %q is not supported", ggufType)
+	}
+	if k%BlockColumns != 0 || n < 1 || k < 1 || len(blocks) != n*(k/BlockColumns)*size {
+		return 0, nil, fmt.Errorf("simd: %d bytes of %s do not make a matrix [%d,%d]", len(blocks), ggufType, n, k)
+	}
+	f := Block4
+	if ggufType == "Q8_0" {
+		f = Block8
+	}
+	bs, perRow := f.BlockBytes(), k/BlockColumns
+	panels := (n + PanelWidth - 1) / PanelWidth
+	out := make([]byte, panels*f.PanelBytes(k)+4096) // kernels prefetch beyond the end
+	for row := range n {
+		p := out[row/PanelWidth*f.PanelBytes(k):]
+		lane := row % PanelWidth
+		for b := range perRow {
+			src := blocks[(row*perRow+b)*size:][:size]
+			dst := p[b*bs:][:bs]
+			copy(dst[2*lane:2*lane+2], src)
+			switch ggufType {
+			case "Q8_0":
+				for j, q := range src[2:] {
+					dst[32+16*j+lane] = q
+				}
+				continue
+			case "Q4_0": // d·(q−8) = d·q + (−8·d), exact in half precision unless it overflows
+				d := float16.Frombits(binary.LittleEndian.Uint16(src)).Float32()
+				m := float16.Fromfloat32(-8 * d)
+				if m.Float32() != -8*d {
+					return 0, nil, fmt.Errorf("simd: scale %g of a Q4_0 block is out of range", d)
+				}
+				binary.LittleEndian.PutUint16(dst[32+2*lane:], m.Bits())
+				src = src[2:]
+			case "Q4_1":
+				copy(dst[32+2*lane:34+2*lane], src[2:])
+				src = src[4:]
+			}
+			for j, q := range src {
+				dst[64+16*j+lane] = q
+			}
+		}
+	}
+	return f, out[:panels*f.PanelBytes(k)], nil
+}
+
+// BlockSums sets sums[i] to the sum of x[32i … 32i+31]; MatVec on Block4 needs it.
+func BlockSums(sums, x []float32) {
+	for i := range len(x) / BlockColumns {
+		sums[i] = Sum(x[i*BlockColumns : (i+1)*BlockColumns])
+	}
+}
+
+// MatVec sets dst[r] to the product of row r of a panel and x; len(x) is the number
+// of columns. panel is a slice of ImportBlocks' result.
+func MatVec(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) {
+	blocks := len(x) / BlockColumns
+	if blocks == 0 || len(panel) < blocks*f.BlockBytes() || len(sums) < blocks {
+		panic("simd: MatVec on a short panel")
+	}
+	if matVecFast(f, dst, x, sums, panel, blocks) {
+		return
+	}
+	*dst = [PanelWidth]float32{}
+	var block [BlockColumns * PanelWidth]float32
+	for b := range blocks {
+		expandGo(f, block[:], panel[b*f.BlockBytes():], 1)
+		for j := range BlockColumns {
+			v := x[b*BlockColumns+j]
+			for r := range dst {
+				dst[r] += v * block[j*PanelWidth+r]
+			}
+		}
+	}
+}
+
+// Expand writes columns c0 … c0+n of a panel as dst[n,16], the packed form of Gemm's
+// B; both are multiples of 32.
+func Expand(f BlockFormat, dst []float32, panel []byte, c0, n int) {
+	blocks := n / BlockColumns
+	if blocks == 0 {
+		return
+	}
+	panel = panel[c0/BlockColumns*f.BlockBytes():]
+	_ = panel[blocks*f.BlockBytes()-1]
+	_ = dst[n*PanelWidth-1]
+	if !expandFast(f, dst, panel, blocks) {
+		expandGo(f, dst, panel, blocks)
+	}
+}
+
+func half(b []byte) float32 { return float16.Frombits(binary.LittleEndian.Uint16(b)).Float32() }
+
+func expandGo(f BlockFormat, dst []float32, panel []byte, blocks int) {
+	for range blocks {
+		for r := range PanelWidth {
+			d := half(panel[2*r:])
+			if f == Block8 {
+				for j := range BlockColumns {
+					dst[j*PanelWidth+r] = float32(int8(panel[32+16*j+r])) * d
+				}
+				continue
+			}
+			m := half(panel[32+2*r:])
+			for j := range 16 {
+				q := panel[64+16*j+r]
+				dst[j*PanelWidth+r] = float32(q&15)*d + m
+				dst[(j+16)*PanelWidth+r] = float32(q>>4)*d + m
+			}
+		}
+		dst, panel = dst[BlockColumns*PanelWidth:], panel[f.BlockBytes():]
+	}
+}
+
+// BlockRow writes row r of a panel, len(dst) columns.
+func BlockRow(f BlockFormat, dst []float32, panel []byte, r int) {
+	for b := range len(dst) / BlockColumns {
+		p := panel[b*f.BlockBytes():]
+		d, out := half(p[2*r:]), dst[b*BlockColumns:(b+1)*BlockColumns]
+		if f == Block8 {
+			for j := range out {
+				out[j] = float32(int8(p[32+16*j+r])) * d
+			}
+			continue
+		}
+		m := half(p[32+2*r:])
+		for j := range 16 {
+			q := p[64+16*j+r]
+			out[j], out[j+16] = float32(q&15)*d+m, float32(q>>4)*d+m
+		}
+	}
+}

@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package simd
+
+func matVecFast(BlockFormat, *[PanelWidth]float32, []float32, []float32, []byte, int) bool {
+	return false
+}
+
+func expandFast(BlockFormat, []float32, []byte, int) bool { return false }

@@ -1,0 +1,23 @@
+//go:build !amd64
+
+package simd
+
+import "unsafe"
+
+// gemmArgs are a microkernel's arguments; strides in bytes.
+type gemmArgs struct {
+	k      int
+	a      unsafe.Pointer
+	aRow   int
+	aK     int
+	b      unsafe.Pointer
+	bK     int
+	init   unsafe.Pointer
+	initLd int
+	c      unsafe.Pointer
+	cLd    int
+}
+
+func (g *gemmArgs) tile(rows int) { g.tileGo(rows) }
+
+func pack16(dst, src []float32, k, ld int) { pack16Go(dst, src, 0, k, ld) }

@@ -1,0 +1,158 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func randomFloats(r *rand.Rand, n int) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(r.NormFloat64())
+	}
+	return out
+}
+
+// checkGemm compares one product with float64 sums.
+func checkGemm(t *testing.T, m, n, k int, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	off := int(seed % 3)
+	a := randomFloats(r, off+m*(k+5)+k*(m+3)+1)[off:]
+	b := randomFloats(r, off+k*(n+7)+n*(k+2)+1)[off:]
+	bias := randomFloats(r, n)
+	for _, at := range []bool{false, true} {
+		for mode := range 3 { // packed from [k,n], packed from [n,k], direct
+			g := Gemm{M: m, N: n, K: k, A: a, ARow: k + 5, AK: 1, B: b, CRow: n + 3}
+			if at {
+				g.ARow, g.AK = 1, m+3
+			}
+			sk, sn := n+7, 1
+			if mode == 1 {
+				sk, sn = 1, k+2
+			}
+			if mode < 2 {
+				g.B = make([]float32, PackedLen(k, n))
+				for i := range g.B {
+					g.B[i] = float32(math.NaN())
+				}
+				panels := (n + 15) / 16
+				Pack(g.B, b, k, n, sk, sn, 0, panels/2)
+				Pack(g.B, b, k, n, sk, sn, panels/2, panels)
+			} else {
+				g.BK = sk
+			}
+			if seed%2 == 0 {
+				g.Bias = bias
+			}
+			g.Add = seed%5 == 1
+			c := randomFloats(r, m*g.CRow)
+			g.C = make([]float32, len(c))
+			copy(g.C, c)
+			panels := (n + 15) / 16
+			g.Run(0, m/2, 0, panels)
+			g.Run(m/2, m, 0, panels/2)
+			g.Run(m/2, m, panels/2, panels)
+			for i := range m {
+				for j := range g.CRow {
+					got := g.C[i*g.CRow+j]
+					if j >= n {
+						if got != c[i*g.CRow+j] {
+							t.Fatalf("%dx%dx%d: wrote outside at %d,%d", m, n, k, i, j)
+						}
+						continue
+					}
+					want, mag := 0.0, 1.0
+					if g.Add {
+						want = float64(c[i*g.CRow+j])
+					} else if g.Bias != nil {
+						want = float64(bias[j])
+					}
+					for x := range k {
+						v := float64(a[i*g.ARow+x*g.AK]) * float64(b[x*sk+j*sn])
+						want += v
+						mag += math.Abs(v)
+					}
+					if d := math.Abs(float64(got) - want); !(d <= 1e-6*mag) {
+						t.Fatalf("%dx%dx%d at=%v mode %d: c[%d,%d] = %g, want %g", m, n, k, at, mode, i, j, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestGemm(t *testing.T) {
+	seed := uint64(0)
+	for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 11, 13, 121} {
+		for _, n := range []int{1, 8, 15, 16, 17, 33, 50} {
+			for _, k := range []int{0, 1, 3, 4, 8, 31, 64, 385} {
+				if k == 0 || m*n*k < 60000 {
+					checkGemm(t, m, n, k, seed)
+				}
+				seed++
+			}
+		}
+	}
+	checkGemm(t, 130, 40, 800, 4)
+}
+
+func FuzzGemm(f *testing.F) {
+	f.Add(uint8(3), uint8(5), uint8(7), uint64(1))
+	f.Fuzz(func(t *testing.T, m, n, k uint8, seed uint64) {
+		checkGemm(t, int(m)%40+1, int(n)%70+1, int(k), seed)
+	})
+}
+
+// A NaN or an infinity reaches its own rows and columns only.
+func TestGemmNonFinite(t *testing.T) {
+	const m, n, k = 7, 20, 9
+	for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
+		r := rand.New(rand.NewPCG(1, 2))
+		a, b := randomFloats(r, m*k), randomFloats(r, k*n)
+		a[2*k+3], b[4*n+17] = v, v
+		g := Gemm{M: m, N: n, K: k, A: a, ARow: k, AK: 1, B: make([]float32, PackedLen(k, n)), C: make([]float32, m*n), CRow: n}
+		Pack(g.B, b, k, n, n, 1, 0, 2)
+		g.Run(0, m, 0, 2)
+		for i := range m {
+			for j := range n {
+				x := float64(g.C[i*n+j])
+				if bad := math.IsNaN(x) || math.IsInf(x, 0); bad != (i == 2 || j == 17) {
+					t.Fatalf("%g: c[%d,%d] = %g", v, i, j, x)
+				}
+			}
+		}
+	}
+}
+
+func TestUnpackColumn(t *testing.T) {
+	const k, n = 5, 37
+	b := randomFloats(rand.New(rand.NewPCG(1, 1)), k*n)
+	p := make([]float32, PackedLen(k, n))
+	Pack(p, b, k, n, 1, k, 0, 3)
+	row := make([]float32, k)
+	for j := range n {
+		UnpackColumn(row, p, k, j)
+		for i := range row {
+			if row[i] != b[j*k+i] {
+				t.Fatalf("column %d", j)
+			}
+		}
+	}
+}
+
+func BenchmarkGemm(b *testing.B) {
+	for _, s := range [][3]int{{1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {32, 768, 768}, {1, 768, 768}, {128, 128, 64}} {
+		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(1, 1))
+			m, n, k := s[0], s[1], s[2]
+			g := Gemm{M: m, N: n, K: k, A: randomFloats(r, m*k), ARow: k, AK: 1, B: randomFloats(r, PackedLen(k, n)), C: make([]float32, m*n), CRow: n}
+			for b.Loop() {
+				g.Run(0, m, 0, (n+15)/16)
+			}
+			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

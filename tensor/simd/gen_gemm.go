@@ -1,0 +1,215 @@
+//go:build ignore
+
+// gen_gemm writes gemm_amd64.s: the AVX2 microkernels of the matrix multiply.
+//
+//	go run gen_gemm.go > gemm_amd64.s
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+)
+
+var w = bufio.NewWriter(os.Stdout)
+
+func p(format string, a ...any) { fmt.Fprintf(w, "\t"+format+"\n", a...) }
+func label(s string)            { fmt.Fprintf(w, "%s:\n", s) }
+
+// Registers: CX k, SI a (rows 0…2), R8 a of rows 3…5, DX row stride, R9 k stride,
+// DI b, R10 b stride, R11 init or c, R12 its row stride.
+func addr(row int, disp int) string {
+	base, r := "SI", row
+	if row >= 3 {
+		base, r = "R8", row-3
+	}
+	d := ""
+	if disp != 0 {
+		d = fmt.Sprint(disp)
+	}
+	switch r {
+	case 0:
+		return fmt.Sprintf("%s(%s)", d, base)
+	default:
+		return fmt.Sprintf("%s(%s)(DX*%d)", d, base, r)
+	}
+}
+
+// step is one k: two loads of b and a broadcast FMA pair per row.
+func step(rows, acc, adisp, bdisp int) {
+	p("VMOVUPS %d(DI), Y12", bdisp)
+	p("VMOVUPS %d(DI), Y13", bdisp+32)
+	for r := range rows {
+		t := 14 + r%2
+		p("VBROADCASTSS %s, Y%d", addr(r, adisp), t)
+		p("VFMADD231PS Y12, Y%d, Y%d", t, acc+2*r)
+		p("VFMADD231PS Y13, Y%d, Y%d", t, acc+2*r+1)
+	}
+}
+
+// kernel writes c[rows,16] = init + a·b. Small row counts keep several sums per
+// element, over k modulo the number of sets, to hide the latency of the FMA.
+func kernel(rows int, packed bool) {
+	name := fmt.Sprintf("gemmPacked%d", rows)
+	if !packed {
+		name = fmt.Sprintf("gemmStrided%d", rows)
+	}
+	sets := map[int]int{1: 4, 2: 2, 3: 2}[rows]
+	if sets == 0 {
+		sets = 1
+	}
+	fmt.Fprintf(w, "\n// func %s(args *gemmArgs)\nTEXT ·%s(SB), NOSPLIT, $0-8\n", name, name)
+	p("MOVQ args+0(FP), AX")
+	for _, x := range []struct {
+		off int
+		reg string
+	}{{0, "CX"}, {8, "SI"}, {16, "DX"}, {24, "R9"}, {32, "DI"}, {40, "R10"}, {48, "R11"}, {56, "R12"}} {
+		p("MOVQ %d(AX), %s", x.off, x.reg)
+	}
+	if rows > 3 {
+		p("LEAQ (SI)(DX*2), R8")
+		p("ADDQ DX, R8")
+	}
+	for r := range rows {
+		p("VMOVUPS (R11), Y%d", 2*r)
+		p("VMOVUPS 32(R11), Y%d", 2*r+1)
+		if r < rows-1 {
+			p("ADDQ R12, R11")
+		}
+	}
+	for s := 1; s < sets; s++ {
+		for i := range 2 * rows {
+			y := s*2*rows + i
+			p("VXORPS Y%d, Y%d, Y%d", y, y, y)
+		}
+	}
+	next := func(n int) {
+		if packed {
+			return
+		}
+		for range n {
+			p("ADDQ R9, SI")
+			if rows > 3 {
+				p("ADDQ R9, R8")
+			}
+			p("ADDQ R10, DI")
+		}
+	}
+	const unroll = 4
+	p("SUBQ $%d, CX", unroll)
+	p("JLT tail")
+	p("PCALIGN $32")
+	label("loop")
+	for u := range unroll {
+		if packed {
+			if u == 0 && rows == 6 {
+				p("PREFETCHT0 1024(DI)")
+			}
+			step(rows, u%sets*2*rows, 4*u, 64*u)
+			if u%2 == 1 && rows == 6 {
+				p("PREFETCHT0 %d(DI)", 1024+64*u)
+			}
+		} else {
+			step(rows, u%sets*2*rows, 0, 0)
+			next(1)
+		}
+	}
+	if packed {
+		p("ADDQ $%d, SI", 4*unroll)
+		if rows > 3 {
+			p("ADDQ $%d, R8", 4*unroll)
+		}
+		p("ADDQ $%d, DI", 64*unroll)
+	}
+	p("SUBQ $%d, CX", unroll)
+	p("JGE loop")
+	label("tail")
+	p("ADDQ $%d, CX", unroll)
+	p("JLE store")
+	label("rest")
+	step(rows, 0, 0, 0)
+	if packed {
+		p("ADDQ $4, SI")
+		if rows > 3 {
+			p("ADDQ $4, R8")
+		}
+		p("ADDQ $64, DI")
+	} else {
+		next(1)
+	}
+	p("DECQ CX")
+	p("JNZ rest")
+	label("store")
+	for s := sets / 2; s >= 1; s /= 2 {
+		for t := range s {
+			for i := range 2 * rows {
+				p("VADDPS Y%d, Y%d, Y%d", (t+s)*2*rows+i, t*2*rows+i, t*2*rows+i)
+			}
+		}
+	}
+	p("MOVQ 64(AX), R11")
+	p("MOVQ 72(AX), R12")
+	for r := range rows {
+		p("VMOVUPS Y%d, (R11)", 2*r)
+		p("VMOVUPS Y%d, 32(R11)", 2*r+1)
+		if r < rows-1 {
+			p("ADDQ R12, R11")
+		}
+	}
+	p("VZEROUPPER")
+	p("RET")
+}
+
+// transpose writes dst[k,16] = src[16 rows, k] for k a multiple of 8, as two
+// halves of eight rows.
+func transpose() {
+	fmt.Fprint(w, "\n// func packT8(dst, src *float32, k8, stride int)\nTEXT ·packT8(SB), NOSPLIT, $0-32\n")
+	p("MOVQ dst+0(FP), DI")
+	p("MOVQ src+8(FP), SI")
+	p("MOVQ k8+16(FP), CX")
+	p("MOVQ stride+24(FP), DX")
+	p("LEAQ (DX)(DX*2), R8")
+	p("LEAQ (SI)(DX*4), R9")
+	label("block")
+	for r := range 4 {
+		a := []string{"(SI)", "(SI)(DX*1)", "(SI)(DX*2)", "(SI)(R8*1)"}[r]
+		b := []string{"(R9)", "(R9)(DX*1)", "(R9)(DX*2)", "(R9)(R8*1)"}[r]
+		p("VMOVUPS %s, Y%d", a, r)
+		p("VMOVUPS %s, Y%d", b, r+4)
+	}
+	for i := 0; i < 8; i += 2 {
+		p("VUNPCKLPS Y%d, Y%d, Y%d", i+1, i, 8+i)
+		p("VUNPCKHPS Y%d, Y%d, Y%d", i+1, i, 9+i)
+	}
+	// Y8,Y9 rows 0,1; Y10,Y11 rows 2,3; Y12,Y13 rows 4,5; Y14,Y15 rows 6,7
+	for i := 0; i < 8; i += 4 {
+		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 10+i, 8+i, i)
+		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 10+i, 8+i, i+1)
+		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 11+i, 9+i, i+2)
+		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 11+i, 9+i, i+3)
+	}
+	for i := range 4 {
+		p("VPERM2F128 $0x20, Y%d, Y%d, Y8", i+4, i)
+		p("VPERM2F128 $0x31, Y%d, Y%d, Y9", i+4, i)
+		p("VMOVUPS Y8, %d(DI)", 64*i)
+		p("VMOVUPS Y9, %d(DI)", 64*(i+4))
+	}
+	p("ADDQ $32, SI")
+	p("ADDQ $32, R9")
+	p("ADDQ $512, DI")
+	p("DECQ CX")
+	p("JNZ block")
+	p("VZEROUPPER")
+	p("RET")
+}
+
+func main() {
+	fmt.Fprint(w, "// Code generated by gen_gemm.go; DO NOT EDIT.\n\n#include \"textflag.h\"\n")
+	for _, packed := range []bool{true, false} {
+		for rows := 1; rows <= 6; rows++ {
+			kernel(rows, packed)
+		}
+	}
+	transpose()
+	w.Flush()
+}

@@ -1,0 +1,4 @@
+package simd
+
+// Pause waits for a few dozen nanoseconds, leaving the core to its other thread.
+func Pause()
