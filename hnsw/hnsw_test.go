@@ -102,6 +102,9 @@ func recall(t testing.TB, x *Index, queries [][]float32, ef int) float64 {
 }
 
 func TestRecallOnSpreadNorms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 3000, 48, 1)
 	x := open(t, path, BuildOptions{})
 	if r := recall(t, x, queries, 200); r < 0.95 {
@@ -262,6 +265,9 @@ func TestManyGoroutines(t *testing.T) {
 }
 
 func TestDamagedFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 300, 16, 6)
 	g := filepath.Join(t.TempDir(), "g")
 	if err := Build(context.Background(), path, g, BuildOptions{}); err != nil {

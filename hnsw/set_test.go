@@ -191,6 +191,9 @@ func TestSetLife(t *testing.T) {
 // A merge without deletions references the vectors in place and goes on from the
 // largest segment's graph; it must find what a build of the whole finds.
 func TestMergeIsAsGoodAsTheWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	a, queries := write(t, 1200, 16, 21)
 	b, _ := write(t, 500, 16, 22)
 	c, _ := write(t, 300, 16, 23)
@@ -293,6 +296,9 @@ func TestSetErrors(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 4000, 24, 31)
 	for _, codes := range []Codes{NoCodes, FourBit} {
 		x := open(t, path, BuildOptions{Codes: codes, M: 8, EfConstruction: 80})

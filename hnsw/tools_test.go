@@ -34,6 +34,9 @@ func TestInspect(t *testing.T) {
 }
 
 func TestRepair(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 800, 24, 1)
 	ctx := context.Background()
 	for _, damage := range []string{"none", "LVL0", "UPLS", "CODE", "orphan"} {
@@ -95,6 +98,9 @@ func TestRepair(t *testing.T) {
 }
 
 func TestTune(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 2000, 32, 1)
 	x := open(t, path, BuildOptions{Codes: FourBit})
 	r, err := x.Tune(context.Background(), queries, TuneOptions{Recall: 0.9})
@@ -118,6 +124,9 @@ func TestTune(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	// What is planned is what is written.
 	path, _ := write(t, 3000, 64, 1)
 	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
@@ -274,6 +283,9 @@ func TestImportAuthors(t *testing.T) {
 
 // A search with room for its hits allocates nothing.
 func TestSearchAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop what they hold")
+	}
 	path, queries := write(t, 2000, 32, 1)
 	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
 		x := open(t, path, BuildOptions{Codes: c})
@@ -340,6 +352,9 @@ func TestDeadline(t *testing.T) {
 
 // However an index is opened, it finds the same.
 func TestOpenOptions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 1500, 40, 1)
 	x := open(t, path, BuildOptions{Codes: OneBit})
 	for _, o := range []OpenOptions{{Warm: "none"}, {Warm: "graph"}, {Warm: "codes"}, {Warm: "all"}, {Resident: true}, {Cold: true}} {
