@@ -46,6 +46,13 @@ func TestTrueArchitectures(t *testing.T) {
 		}
 		return
 	}
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name, "golden.jsonl"))
+		if err != nil {
+			t.Logf("not compared: %v", err)
+		}
+		return err == nil
+	}
 	encodings := func(gs []golden) (out []tokenizer.Encoding) {
 		for _, g := range gs {
 			out = append(out, tokenizer.Encoding{IDs: g.IDs, TypeIDs: make([]int32, len(g.IDs))})
@@ -62,22 +69,27 @@ func TestTrueArchitectures(t *testing.T) {
 				t.Errorf("%s %s: max abs diff %g", engine, name, worst)
 			}
 		}
-		b, err := bert.Open(e, filepath.Join(dir, "bert"), bert.CLS)
-		if err != nil {
-			t.Fatal(err)
+		if has("bert") {
+			b, err := bert.Open(e, filepath.Join(dir, "bert"), bert.CLS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gs := read("bert")
+			rows, err := forward(ctx, b, encodings(gs), defaultBatchTokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worst := 0.0
+			for i, g := range gs {
+				worst = max(worst, maxDiff(rows[i], g.CLS))
+			}
+			say("bert", len(gs), worst)
+			b.Close()
 		}
-		gs := read("bert")
-		rows, err := forward(ctx, b, encodings(gs), defaultBatchTokens)
-		if err != nil {
-			t.Fatal(err)
-		}
-		worst := 0.0
-		for i, g := range gs {
-			worst = max(worst, maxDiff(rows[i], g.CLS))
-		}
-		say("bert", len(gs), worst)
-		b.Close()
 		for _, name := range []string{"t5", "t5wide"} {
+			if !has(name) {
+				continue
+			}
 			m, err := t5.Open(e, filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)
@@ -101,6 +113,9 @@ func TestTrueArchitectures(t *testing.T) {
 			m.Close()
 		}
 		for _, name := range []string{"llama3", "mistral"} {
+			if !has(name) {
+				continue
+			}
 			m, w, err := llama.Open(e, filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)
