@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rag2/tensor"
+	_ "rag2/tensor/native"
 )
 
 const testdata = "../../testdata/t5/"
