@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"rag2/models"
+	"rag2/pipeline/llm"
 )
 
 // State says how far an answer can be trusted.
@@ -157,6 +159,9 @@ func (r *run) score(ctx context.Context, prompt string, a *Answer) error {
 	sums := make([]float64, len(r.q.Options))
 	for i, o := range r.q.Options {
 		_, lp, err := scorer.ScoreContinuation(ctx, msgs, "The answer is ("+o.Key+")")
+		if errors.Is(err, llm.ErrNoScores) && r.o.Mode != AnswerLogprob {
+			return nil // a server that only chats
+		}
 		if err != nil {
 			return err
 		}

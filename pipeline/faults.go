@@ -34,6 +34,7 @@ var faults = []struct {
 	{registry.ErrUnknown, Fault{"no such model", 1, http.StatusNotFound}},
 	{registry.ErrMissing, Fault{"model missing", 1, http.StatusConflict}},
 	{models.ErrContext, Fault{"prompt too long", 1, http.StatusRequestEntityTooLarge}},
+	{llm.ErrNoScores, Fault{"language model cannot score", 1, http.StatusConflict}},
 	{llm.ErrUnavailable, Fault{"language model unavailable", 1, http.StatusBadGateway}},
 	{llm.ErrRefused, Fault{"language model refused", 1, http.StatusBadGateway}},
 	{tensor.ErrUnavailable, Fault{"no engine", 1, http.StatusServiceUnavailable}},

@@ -73,6 +73,21 @@ func parseConfig(path string, b []byte) (Config, error) {
 	return c, nil
 }
 
+// Param is a parameter by its name in checkpoints, without the prefix "bert.".
+type Param struct {
+	Name string
+	Dims []int
+}
+
+// Params lists the parameters of the network with a head, in graph order.
+func (c Config) Params(head Head, labels int) (out []Param) {
+	names, dims := c.weightNames(head, labels)
+	for i := range names {
+		out = append(out, Param{names[i], dims[i]})
+	}
+	return out
+}
+
 // weightNames lists the parameters in graph order with their dimensions.
 func (c Config) weightNames(head Head, labels int) (names []string, dims [][]int) {
 	add := func(n string, d ...int) { names = append(names, n); dims = append(dims, d) }

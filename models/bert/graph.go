@@ -11,7 +11,6 @@ import (
 
 // build writes the network for one bucket.
 func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
-	c := m.Config
 	w := map[string]*graph.Node{}
 	for i, n := range m.names {
 		w[n] = graph.Parameter(g, n, m.shapes[i])
@@ -19,6 +18,16 @@ func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
 	ids := graph.Parameter(g, "ids", shapes.Make(dtypes.Int32, batch, length))
 	types := graph.Parameter(g, "types", shapes.Make(dtypes.Int32, batch, length))
 	lens := graph.Parameter(g, "lens", shapes.Make(dtypes.Int32, batch))
+	return m.Config.Build(w, m.head, ids, types, lens)
+}
+
+// Build writes the network on parameters that the caller owns, by the names of
+// Config.Params: ids and types are int32 [batch, length], lens int32 [batch]. The result
+// is float32 [batch, hidden], or [batch, labels] for the head Classifier. Every operation
+// has a gradient.
+func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *graph.Node) *graph.Node {
+	g := ids.Graph()
+	batch, length := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1]
 	rows := batch * length
 	h := c.Hidden
 
@@ -56,14 +65,14 @@ func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
 		x = norm(graph.Add(x, y), p+"output.LayerNorm")
 	}
 	x = graph.Reshape(x, batch, length, h)
-	if m.head == Mean {
+	if head == Mean {
 		keep := graph.ConvertDType(graph.BroadcastToDims(graph.Reshape(real, batch, length, 1), batch, length, h), dtypes.Float32)
 		sum := graph.ReduceSum(graph.Mul(x, keep), 1)
 		n := graph.ConvertDType(graph.Reshape(lens, batch, 1), dtypes.Float32)
 		return graph.Div(sum, graph.BroadcastToDims(n, batch, h))
 	}
 	cls := graph.Reshape(graph.Slice(x, graph.AxisRange(), graph.AxisRange(0, 1), graph.AxisRange()), batch, h)
-	if m.head == Classifier {
+	if head == Classifier {
 		cls = linear(graph.Tanh(linear(cls, "pooler.dense")), "classifier")
 	}
 	return cls

@@ -81,10 +81,8 @@ type Question struct {
 	Output    string `json:"output"`
 	Finish    string `json:"finish,omitempty"`
 	Rationale string `json:"rationale"`
-	// Tokens are the ids of the scored text, or Pieces their texts where the server
-	// gives no ids. Logprobs are natural logarithms without evidence, one per token.
+	// Tokens are the ids of the scored text. Logprobs are natural logarithms without evidence, one per token.
 	Tokens       []int     `json:"tokens,omitempty"`
-	Pieces       []string  `json:"pieces,omitempty"`
 	Logprobs     []float32 `json:"logprobs,omitempty"`
 	PPL          *float64  `json:"ppl"`
 	Option       string    `json:"option"` // chosen without evidence; "" = none stated

@@ -97,11 +97,6 @@ type prober interface {
 	ProbeScores(ctx context.Context) error
 }
 
-// pieceScorer is a scorer without ids: it gives the texts of tokens.
-type pieceScorer interface {
-	ScorePieces(ctx context.Context, messages []models.Message, continuation string) (pieces []string, logprobs []float64, err error)
-}
-
 // Run labels items and writes the label file out. Finished work is kept in
 // out+".journal" until out is written; a journal of other settings or items is an error.
 func (l *Labeler) Run(ctx context.Context, items []Item, o Options, out string) (*File, error) {
@@ -369,17 +364,6 @@ func (r *labelRun) score(ctx context.Context, q *Question, prompt string, lp *[]
 		} else {
 			v, err = s.ScoreTokens(ctx, user(prompt), q.Tokens)
 		}
-	case pieceScorer:
-		var pieces []string
-		if pieces, v, err = s.ScorePieces(ctx, user(prompt), q.Rationale); err != nil {
-			break
-		}
-		if q.Pieces == nil {
-			q.Pieces = pieces
-		} else if !slices.Equal(q.Pieces, pieces) {
-			*unscored = "the server tokenised the text differently behind the evidence"
-			return nil
-		}
 	case models.TokenScorer:
 		var ids []int
 		if ids, v, err = s.ScoreContinuation(ctx, user(prompt), q.Rationale); err != nil {
@@ -426,12 +410,7 @@ func (r *labelRun) choose(ctx context.Context, prompt string, q pipeline.Questio
 		text := "The answer is (" + o.Key + ")"
 		var lp []float64
 		var err error
-		if s, ok := r.Generator.(pieceScorer); ok {
-			_, lp, err = s.ScorePieces(ctx, user(prompt), text)
-		} else {
-			_, lp, err = r.Generator.(models.TokenScorer).ScoreContinuation(ctx, user(prompt), text)
-		}
-		if err != nil {
+		if _, lp, err = r.Generator.(models.TokenScorer).ScoreContinuation(ctx, user(prompt), text); err != nil {
 			return "", err
 		}
 		for _, v := range lp {

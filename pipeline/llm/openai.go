@@ -33,11 +33,15 @@ type Options struct {
 
 // Remote implements models.Generator.
 type Remote struct {
-	o Options
-	c openai.Client
+	o     Options
+	c     openai.Client
+	score scorer
 }
 
-var _ models.Generator = (*Remote)(nil)
+var (
+	_ models.Generator   = (*Remote)(nil)
+	_ models.TokenScorer = (*Remote)(nil)
+)
 
 // New makes a client; it sends nothing.
 func New(o Options) (*Remote, error) {
@@ -57,7 +61,7 @@ func New(o Options) (*Remote, error) {
 	if key == "" {
 		key = "none" // local servers ask for no key, the client for some value
 	}
-	return &Remote{o, openai.NewClient(option.WithBaseURL(o.BaseURL), option.WithAPIKey(key),
+	return &Remote{o: o, c: openai.NewClient(option.WithBaseURL(o.BaseURL), option.WithAPIKey(key),
 		option.WithMaxRetries(max(o.Retries, 0)), option.WithRequestTimeout(o.Timeout))}, nil
 }
 
