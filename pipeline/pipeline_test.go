@@ -99,6 +99,10 @@ func recordedLLM(t testing.TB, context int, script func(prompt string) string) *
 	r := &recorded{script: script}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		b, _ := io.ReadAll(req.Body)
+		if !strings.HasSuffix(req.URL.Path, "/chat/completions") {
+			http.NotFound(w, req) // it cannot score
+			return
+		}
 		var in struct {
 			Messages []struct{ Content string }
 		}
@@ -351,7 +355,7 @@ func TestBadCalls(t *testing.T) {
 		{"query kind", nil, metformin, Options{Query: "answer"}, ErrOptions, 2},
 		{"negative k", nil, metformin, Options{K: -1}, ErrOptions, 2},
 		{"threshold", nil, metformin, Options{Attribution: 2}, ErrOptions, 2},
-		{"log-probabilities of a server that has none", nil, metformin, Options{Mode: AnswerLogprob}, ErrOptions, 2},
+		{"log-probabilities of a server that has none", nil, metformin, Options{Mode: AnswerLogprob}, llm.ErrNoScores, 1},
 		{"no model", func(p Pipeline) Pipeline { p.Generator = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
 		{"no corpora", func(p Pipeline) Pipeline { p.Corpora = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
 		{"no encoder", func(p Pipeline) Pipeline { p.Encoder = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
