@@ -98,6 +98,10 @@ func recordedLLM(t testing.TB, context int, script func(prompt string) string) *
 	r := &recorded{script: script}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		b, _ := io.ReadAll(req.Body)
+		if !strings.HasSuffix(req.URL.Path, "/chat/completions") {
+			http.NotFound(w, req)
+			return
+		}
 		var in struct {
 			Messages []struct{ Content string }
 		}
