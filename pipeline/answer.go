@@ -51,6 +51,13 @@ func (p *Pipeline) Ask(ctx context.Context, q Question, o Options, obs Observer)
 	if _, ok := p.Generator.(models.TokenScorer); r.o.Mode == AnswerLogprob && (!ok || len(q.Options) == 0) {
 		return nil, fmt.Errorf("%w: answer mode %q needs options and a model that gives log-probabilities of given tokens", ErrOptions, r.o.Mode)
 	}
+	if remote, ok := p.Generator.(interface{ ProbeScores(context.Context) error }); ok && r.o.Mode == AnswerLogprob {
+		if err := remote.ProbeScores(ctx); errors.Is(err, llm.ErrNoScores) {
+			return nil, fmt.Errorf("%w: answer mode %q: %w", ErrOptions, r.o.Mode, err)
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	t := startTimer()
 	if err := r.retrieve(ctx); err != nil {
 		return nil, err

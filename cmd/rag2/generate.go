@@ -66,7 +66,7 @@ func (a *app) generate() *cobra.Command {
 	f.IntVar(&opt.MaxTokens, "max-new-tokens", 512, "new tokens at most")
 	f.Float64Var(&opt.Temperature, "temperature", 0, "0 = greedy")
 	f.Float64Var(&opt.TopP, "top-p", 0, "nucleus of sampling (default 1)")
-	f.Uint64Var(&opt.Seed, "seed", 0, "seed of sampling")
+	f.Uint64Var(&opt.Seed, "seed", 0, "seed of what is drawn at random")
 	f.StringSliceVar(&opt.Stop, "stop", nil, "end before any of these")
 	f.BoolVar(&opt.Logprobs, "logprobs", false, "print the tokens' log-probabilities")
 	return c

@@ -63,7 +63,7 @@ func (a *app) indexPlan() *cobra.Command {
 	f.IntVar(&o.Dim, "dim", 768, "dimensions of the vectors")
 	f.IntVar(&o.M, "graph-m", 16, "neighbours per node of the graph")
 	f.StringVar(&codes, "codes", "1bit", codesUsage)
-	f.BoolVar(&o.Half, "half", false, "vectors are float16 on disk")
+	f.BoolVar(&o.Half, "half", false, "float16 vectors")
 	f.Float64Var(&o.GraphCached, "graph-cached", 0.25, "share of the graph's lowest level that stays in memory")
 	f.DurationVar(&o.Disk, "disk-latency", 100*time.Microsecond, "time of a random 4 KiB read")
 	return c

@@ -23,7 +23,8 @@ var ErrNoScores = errors.New("language model server cannot score given text")
 
 // scorer is how a server scores, found once by probing.
 type scorer struct {
-	once   sync.Once
+	mu     sync.Mutex
+	known  bool
 	err    error
 	tokens bool // the server has /tokenize for messages (vLLM): prompts are sent as ids
 	plain  bool // /tokenize takes content (llama.cpp) rather than prompt
@@ -261,11 +262,17 @@ func (r *Remote) tokenize(ctx context.Context, s *scorer, messages []models.Mess
 	return out.Tokens, nil
 }
 
-// ProbeScores asks the server once whether and how it can score; the answer is kept. A
-// server that cannot is ErrNoScores with what each attempt met.
+// ProbeScores asks the server once whether and how it can score; the answer is kept,
+// unless the server was not available. A server that cannot is ErrNoScores with what each attempt met.
 func (r *Remote) ProbeScores(ctx context.Context) error {
-	r.score.once.Do(func() { r.score.err = r.probe(ctx, &r.score) })
-	return r.score.err
+	s := &r.score
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		s.err = r.probe(ctx, s)
+		s.known = s.err == nil || errors.Is(s.err, ErrNoScores)
+	}
+	return s.err
 }
 
 func (r *Remote) probe(ctx context.Context, s *scorer) error {
@@ -297,7 +304,10 @@ func (r *Remote) probe(ctx context.Context, s *scorer) error {
 	}
 	text, err := r.tokenize(ctx, s, nil, "Hello, world.")
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoScores, err)
+		if err := refused("/tokenize of text", err); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrNoScores, strings.Join(why, "; "))
 	}
 	all := append(slices.Clone(prompt), text...)
 	for _, s.shape = range []string{shapePrompt, shapeEcho} {
