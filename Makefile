@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic avx2
 
-.PHONY: help build static demo test test-isa test-race models xla bench lint fmt clean
+.PHONY: help build static demo test test-isa test-race models xla bench bench-peers bench-ann lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,15 @@ test-race: models xla ## the tests under the race detector
 
 bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
+
+PYTHON ?= python3
+bench-peers: xla ## the encoder beside torch, onnxruntime and XLA:CPU (PYTHON has them); writes bench/RESULTS.md
+	go run ./bench/peers -python '$(PYTHON)' -o bench/RESULTS.md
+
+SHARED_VECTORS ?= ../shared/data/vectors
+
+bench-ann: ## the vector index beside hnswlib, faiss and usearch: bench/ann.md and plots (needs PYTHON with them)
+	go run ./bench/ann -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann' -out bench
 
 lint: ## gofmt, go vet, golangci-lint when installed
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

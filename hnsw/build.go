@@ -64,7 +64,7 @@ func (o BuildOptions) Validate() error {
 	o = o.defaults()
 	var errs []error
 	if o.M < 2 || o.M > maxDegree/2 {
-		errs = append(errs, fmt.Errorf("M is %d, not 2…%d", o.M, maxDegree/2))
+		errs = append(errs, fmt.Errorf("parameter M is %d, not 2…%d", o.M, maxDegree/2))
 	}
 	if o.EfConstruction < o.M || o.EfConstruction > 1<<16 {
 		errs = append(errs, fmt.Errorf("efConstruction is %d, not M…65536", o.EfConstruction))
@@ -102,6 +102,8 @@ type builder struct {
 	round    int
 	baseRows int // taken over from o.base
 
+	own [][]byte // memory outside the Go heap
+
 	workers chan *searcher
 	placed  []placing
 	edges   [maxLevel + 1][]uint64 // target<<32 | source, per level
@@ -134,8 +136,27 @@ func BuildShards(ctx context.Context, npyPaths []string, path string, o BuildOpt
 	if err != nil {
 		return err
 	}
-	defer b.v.close()
-	return b.run(ctx)
+	return errors.Join(b.run(ctx), b.close())
+}
+
+// memory is zeroed memory of huge pages: codes and lists are read at random, and
+// ordinary pages cost a walk through the page tables each time.
+func (b *builder) memory(n int) ([]byte, error) {
+	m, err := newMemory(n)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	b.own = append(b.own, m)
+	return m[:n:n], nil
+}
+
+func (b *builder) close() error {
+	err := b.v.close()
+	for _, m := range b.own {
+		err = errors.Join(err, freeMemory(m))
+	}
+	b.own, b.t, b.g = nil, nil, nil
+	return err
 }
 
 func newBuilder(ctx context.Context, npyPaths []string, path string, o BuildOptions) (*builder, error) {
@@ -155,7 +176,7 @@ func newBuilder(ctx context.Context, npyPaths []string, path string, o BuildOpti
 	}
 	b := &builder{o: o, path: path, v: v, lastSave: time.Now()}
 	if err := b.prepare(ctx); err != nil {
-		return nil, errors.Join(err, v.close())
+		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
@@ -191,13 +212,20 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 			b.t.mean2 = b.coder.mean2
 		}
 	} else {
-		codes := make([]byte, n*codeStride(Int8, b.v.dim))
+		codes, err := b.memory(n * codeStride(Int8, b.v.dim))
+		if err != nil {
+			return err
+		}
 		if err := encodeRows(ctx, b.v, b.coder, b.o.Workers, 0, n, codes); err != nil {
 			return err
 		}
 		b.t = codeTable(b.coder, codes)
 	}
-	b.g = newGraph(n, b.o.M, b.o.Seed, b.dup)
+	level0, err := b.memory(8 * b.o.M * n)
+	if err != nil {
+		return err
+	}
+	b.g = newGraph(n, b.o.M, b.o.Seed, b.dup, asU32(level0))
 	for i := range n {
 		if !b.dup(i) {
 			b.order = append(b.order, uint32(i))

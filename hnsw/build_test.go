@@ -70,7 +70,7 @@ func TestResumeAfterCancel(t *testing.T) {
 		before := b.round
 		err = b.run(ctx)
 		cancel()
-		b.v.close()
+		b.close()
 		if err == nil {
 			break
 		}
@@ -170,7 +170,7 @@ func TestForeignCheckpoints(t *testing.T) {
 	if err := b.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	b.v.close()
+	b.close()
 	ck, err := os.ReadFile(g + ".ckpt")
 	if err != nil {
 		t.Fatal(err)

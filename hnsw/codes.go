@@ -39,6 +39,15 @@ func ParseCodes(s string) (Codes, error) {
 	return 0, fmt.Errorf("codes %q; one of %v", s, codeNames)
 }
 
+// MarshalText is the codes' name.
+func (c Codes) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the codes' name.
+func (c *Codes) UnmarshalText(b []byte) (err error) {
+	*c, err = ParseCodes(string(b))
+	return err
+}
+
 // codeDim is dim rounded up to whole blocks.
 func codeDim(dim int) int {
 	return (dim + simd.CodeBlock - 1) / simd.CodeBlock * simd.CodeBlock

@@ -42,6 +42,10 @@ func maker(t *testing.T, o hnsw.BuildOptions, exact, resident bool) hnswtest.Mak
 
 func TestConformance(t *testing.T) {
 	t.Run("exact", func(t *testing.T) { hnswtest.Run(t, maker(t, hnsw.BuildOptions{}, true, false)) })
+	if testing.Short() {
+		t.Run("4bit", func(t *testing.T) { hnswtest.Run(t, maker(t, hnsw.BuildOptions{Codes: hnsw.FourBit}, false, true)) })
+		return
+	}
 	t.Run("graph", func(t *testing.T) { hnswtest.Run(t, maker(t, hnsw.BuildOptions{}, false, false)) })
 	t.Run("graph of full precision", func(t *testing.T) {
 		hnswtest.Run(t, maker(t, hnsw.BuildOptions{FullPrecision: true}, false, true))

@@ -34,6 +34,21 @@
 // have returned. Returned hits are the caller's. A file that is cut while it is
 // mapped makes searches fail with mmapfile.ErrFault.
 //
+// # Memory
+//
+// Open maps its files and reads the header alone; nothing else is resident until a
+// search reads it. A walk reads lists (one page each) and codes at random, rescoring
+// reads whole vectors, one or two pages each. All of these pages are clean and backed
+// by files: under memory pressure the kernel drops them, and a search then waits for
+// the disk, slower but correct. Codes belong in memory, since a walk scores some
+// twenty rows for each list it reads; Warm "codes" reads them ahead. Cold lets a disk
+// serve the rows of a rescoring together. Resident copies graph and codes to huge
+// pages, which the kernel cannot drop: for indexes that fit. Index.Resident tells how
+// much of each section is in memory, Plan what each takes.
+//
+// Building holds 8-bit codes (dim+8 bytes a row) and level 0 (8M bytes a row) in
+// memory; vectors are read in order, twice.
+//
 // # File format
 //
 // Little-endian. A file is a header and sections at multiples of 4096, with zeros

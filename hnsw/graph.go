@@ -64,10 +64,10 @@ func levelOf(seed uint64, row, m int) int {
 	return min(int(-math.Log(u)/math.Log(float64(m))), maxLevel)
 }
 
-// newGraph lays out an empty graph for n rows; isDup rows stay at level 0, without
+// newGraph lays out an empty graph for n rows in 2mn places; isDup rows stay at level 0, without
 // edges.
-func newGraph(n, m int, seed uint64, isDup func(row int) bool) *graph {
-	g := &graph{n: n, m: m, level0: make([]uint32, 2*m*n)}
+func newGraph(n, m int, seed uint64, isDup func(row int) bool, level0 []uint32) *graph {
+	g := &graph{n: n, m: m, level0: level0}
 	for i := range g.level0 {
 		g.level0[i] = endMark
 	}

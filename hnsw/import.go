@@ -222,6 +222,9 @@ type ImportOptions struct {
 	// Segments is how many segments are made of the chunks, 0 = one for each chunk up
 	// to 8.
 	Segments int
+	// Unit builds one segment alone, 1…Segments, and leaves the set as it is: the units
+	// of a job array. An import with Unit 0 then takes them all into the set.
+	Unit     int
 	Build    BuildOptions
 	Progress func(segment, segments, done, total int)
 }
@@ -248,6 +251,12 @@ func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportRepor
 		n = 8
 	}
 	n = min(n, len(chunks))
+	if o.Unit < 0 || o.Unit > n {
+		return nil, fmt.Errorf("import: unit %d of %d", o.Unit, n)
+	}
+	if o.Unit > 0 {
+		return importUnit(ctx, chunks, out, n, o)
+	}
 	if !exists(filepath.Join(out, "set.json")) {
 		if err := CreateSet(out, chunks[0].Dim, o.Build.Metric); err != nil {
 			return nil, err
@@ -261,7 +270,7 @@ func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportRepor
 	r := &ImportReport{Chunks: chunks, Segments: n}
 	for i := range n {
 		part := chunks[i*len(chunks)/n : (i+1)*len(chunks)/n]
-		path := filepath.Join(out, fmt.Sprintf("import-%03d-of-%03d.hnsw", i, n))
+		path := unitPath(out, i, n)
 		var paths []string
 		var ids []int64
 		for _, c := range part {
@@ -293,4 +302,32 @@ func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportRepor
 		}
 	}
 	return r, s.Close()
+}
+
+func unitPath(out string, i, n int) string {
+	return filepath.Join(out, fmt.Sprintf("import-%03d-of-%03d.hnsw", i, n))
+}
+
+// importUnit builds one segment's file; one that is there is kept.
+func importUnit(ctx context.Context, chunks []EmbeddingChunk, out string, n int, o ImportOptions) (*ImportReport, error) {
+	i := o.Unit - 1
+	part := chunks[i*len(chunks)/n : (i+1)*len(chunks)/n]
+	r := &ImportReport{Chunks: part, Segments: n}
+	var paths []string
+	for _, c := range part {
+		paths = append(paths, c.Embeds)
+		r.Rows += c.Rows
+	}
+	if exists(unitPath(out, i, n)) {
+		r.Reused = 1
+		return r, nil
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	b := o.Build
+	if o.Progress != nil {
+		b.Progress = func(done, total int) { o.Progress(i, n, done, total) }
+	}
+	return r, BuildShards(ctx, paths, unitPath(out, i, n), b)
 }

@@ -50,6 +50,7 @@ type Index struct {
 	dups   []uint32
 	norms  []float32
 	set    Settings
+	cold   bool
 	pool   sync.Pool
 	own    [][]byte // anonymous memory of Resident sections
 }
@@ -64,6 +65,10 @@ type OpenOptions struct {
 	// file) into memory of huge pages, which makes a walk faster, instead of reading
 	// them through the page cache.
 	Resident bool
+	// Cold asks the kernel for all vectors that will be rescored before the first is
+	// read, so that a disk serves them together. It helps when vectors are not in the
+	// page cache, and costs a system call for each otherwise.
+	Cold bool
 }
 
 // Validate lists everything that is wrong with the options.
@@ -181,6 +186,7 @@ func (x *Index) attach(paths []string) (err error) {
 
 // place makes the tables of the walk, moves sections into memory and warms them.
 func (x *Index) place(o OpenOptions) error {
+	x.cold = o.Cold && x.p.codes != NoCodes
 	x.full = vectorTable(x.v, x.p.metric, x.norms)
 	x.walkT = x.full
 	var codes []byte

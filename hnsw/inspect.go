@@ -115,11 +115,11 @@ func Repair(ctx context.Context, path string, npyPaths ...string) (*RepairReport
 	if err != nil {
 		return nil, err
 	}
-	defer b.v.close()
-	if err := guarded(func() error { return b.salvage(x, r) }); err != nil {
-		return nil, err
+	err = guarded(func() error { return b.salvage(x, r) })
+	if err == nil {
+		err = b.run(ctx)
 	}
-	return r, b.run(ctx)
+	return r, errors.Join(err, b.close())
 }
 
 // salvage takes over what is possible of a damaged graph and orders the rest for

@@ -69,3 +69,10 @@ func (x *Index) warm(what string) {
 		}
 	}
 }
+
+// willNeed starts reading a row in the background.
+func (v *vectors) willNeed(row int) {
+	s := v.shardOf(row)
+	w := len(s.a.Data()) / max(s.rows, 1)
+	s.a.AdviseAt((row-s.first)*w, w, mmapfile.WillNeed)
+}

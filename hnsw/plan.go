@@ -72,7 +72,7 @@ func (o PlanOptions) Validate() error {
 		errs = append(errs, fmt.Errorf("%d dimensions", o.Dim))
 	}
 	if o.M != 0 && (o.M < 2 || o.M > maxDegree/2) {
-		errs = append(errs, fmt.Errorf("M is %d", o.M))
+		errs = append(errs, fmt.Errorf("parameter M is %d", o.M))
 	}
 	if !(o.GraphCached >= 0 && o.GraphCached <= 1) {
 		errs = append(errs, fmt.Errorf("cached share of the graph is %g, not 0…1", o.GraphCached))

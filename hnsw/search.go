@@ -112,7 +112,7 @@ func (x *Index) SearchInto(ctx context.Context, dst []Hit, q []float32, k int, o
 	}
 	k = min(k, x.p.n)
 	if k == 0 {
-		return dst, st, nil
+		return dst, Stats{Exact: true}, nil
 	}
 	keep := o.keep()
 	share := x.share(keep, o)
@@ -192,7 +192,7 @@ func (x *Index) rescore(k, ef int, o SearchOptions) int {
 		r = x.set.Rescore
 	}
 	if r <= 0 {
-		r = map[Codes]int{NoCodes: k, Int8: k + 10, FourBit: 2*k + 10, OneBit: 5*k + 50}[x.p.codes]
+		r = map[Codes]int{NoCodes: k, Int8: k + 10, FourBit: 2*k + 10, OneBit: 5*k + ef/2}[x.p.codes]
 	}
 	return min(max(r, k), ef)
 }
@@ -298,6 +298,11 @@ func (x *Index) trueScores(s *searcher, q []float32) {
 	rows, scores := s.rows[:n], s.scores[:n]
 	for i, h := range s.hits {
 		rows[i] = uint32(h.Row)
+	}
+	if x.cold {
+		for _, r := range rows {
+			x.v.willNeed(int(r))
+		}
 	}
 	if t.metric == L2 {
 		for i, r := range rows {

@@ -116,7 +116,7 @@ func OpenSet(dir string, o OpenOptions) (*Set, error) {
 	if s.m.Format != setFormat {
 		return nil, fmt.Errorf("%s: format %d, this program reads %d: %w", p, s.m.Format, setFormat, ErrVersion)
 	}
-	if err := s.load(); err != nil {
+	if err := s.load(nil); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -126,8 +126,9 @@ func (s *Set) bad(format string, a ...any) error {
 	return &ErrCorrupt{filepath.Join(s.dir, "set.json"), "manifest", 0, fmt.Sprintf(format, a...)}
 }
 
-// load opens everything the manifest names.
-func (s *Set) load() error {
+// load opens everything the manifest names; segments of before that it still names
+// are shared.
+func (s *Set) load(before []*segment) error {
 	if _, err := ParseMetric(s.m.Metric); err != nil {
 		return s.bad("%v", err)
 	}
@@ -143,6 +144,14 @@ func (s *Set) load() error {
 	}
 	for _, d := range s.m.Segments {
 		g := &segment{s: d}
+		if i := slices.IndexFunc(before, func(b *segment) bool { return b.s == d }); i >= 0 {
+			g.x, g.ids = before[i].x, before[i].ids
+			s.segs = append(s.segs, g)
+			if err := g.denied(s.deleted); err != nil {
+				return err
+			}
+			continue
+		}
 		var err error
 		if g.x, err = OpenWith(s.path(d.Path), s.open); err != nil {
 			return err
@@ -359,7 +368,9 @@ func (s *Set) State() SetState {
 func (s *Set) Close() error {
 	var err error
 	for _, g := range s.segs {
-		err = errors.Join(err, g.x.Close())
+		if g.x != nil {
+			err = errors.Join(err, g.x.Close())
+		}
 		if g.ids != nil {
 			err = errors.Join(err, g.ids.Close())
 		}

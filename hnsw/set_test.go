@@ -154,15 +154,32 @@ func TestSetLife(t *testing.T) {
 	if err := s.segs[0].x.Verify(context.Background()); err != nil {
 		t.Error(err)
 	}
+	if old, err := s.Merge(context.Background(), MergeOptions{}); err != nil || old != nil {
+		t.Errorf("a merge of nothing: %v %v", old, err)
+	}
 	var all []int64
 	for id := range m {
 		all = append(all, id)
 	}
+	for i := range 100 { // a segment that is worn is made again though it is the only one
+		delete(m, all[i])
+	}
+	if _, err := s.Delete(all[:100]...); err != nil {
+		t.Fatal(err)
+	}
+	if old, err := s.Merge(context.Background(), MergeOptions{Build: BuildOptions{M: 8, EfConstruction: 60}}); err != nil || len(old) != 1 {
+		t.Errorf("worn segment: %v %v", old, err)
+	}
+	m.check(t, s, queries, "worn")
 	if _, err := s.Delete(all...); err != nil {
 		t.Fatal(err)
 	}
 	m = model{}
 	m.check(t, s, queries[:1], "all deleted")
+	if _, err := s.Merge(context.Background(), MergeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m.check(t, s, queries[:1], "all deleted and merged")
 	if _, err := s.Append(rowsOf(t, extra)[:3]); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +191,9 @@ func TestSetLife(t *testing.T) {
 // A merge without deletions references the vectors in place and goes on from the
 // largest segment's graph; it must find what a build of the whole finds.
 func TestMergeIsAsGoodAsTheWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	a, queries := write(t, 1200, 16, 21)
 	b, _ := write(t, 500, 16, 22)
 	c, _ := write(t, 300, 16, 23)
@@ -276,6 +296,9 @@ func TestSetErrors(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 4000, 24, 31)
 	for _, codes := range []Codes{NoCodes, FourBit} {
 		x := open(t, path, BuildOptions{Codes: codes, M: 8, EfConstruction: 80})

@@ -27,11 +27,12 @@ func (s *Set) change(f func(m *SetManifest) error) error {
 		return err
 	}
 	n := &Set{dir: s.dir, open: s.open, m: m}
-	if err := n.load(); err != nil {
+	if err := n.load(s.segs); err != nil {
+		n.segs = without(n.segs, s.segs)
 		return errors.Join(err, n.Close())
 	}
 	s.mu.Lock()
-	old := &Set{segs: s.segs, delta: s.delta}
+	old := &Set{segs: without(s.segs, n.segs), delta: s.delta}
 	gone := owned(s.m)
 	s.m, s.segs, s.deleted, s.delta, s.dids, s.dnorms = n.m, n.segs, n.deleted, n.delta, n.dids, n.dnorms
 	err := old.Close()
@@ -44,6 +45,13 @@ func (s *Set) change(f func(m *SetManifest) error) error {
 		}
 	}
 	return err
+}
+
+// without is the segments of a whose indexes b does not share.
+func without(a, b []*segment) []*segment {
+	return slices.DeleteFunc(slices.Clone(a), func(x *segment) bool {
+		return slices.ContainsFunc(b, func(y *segment) bool { return x.x == y.x })
+	})
 }
 
 // owned is the files that change with the manifest; segments are the caller's.
@@ -199,7 +207,8 @@ func (s *Set) knows(id int64) bool {
 
 // MergeOptions steer Merge.
 type MergeOptions struct {
-	// Segments is how many may remain, 0 = 8. The smallest are merged, with the delta.
+	// Segments is how many may remain, 0 = 8. The smallest are merged, with the delta
+	// and with segments of which a tenth or more is deleted.
 	Segments int
 	// Build shapes the new segment; its metric is the set's. When M, EfConstruction,
 	// Seed and FullPrecision are those of the largest segment merged, and nothing of it
@@ -215,8 +224,11 @@ func (s *Set) Merge(ctx context.Context, o MergeOptions) (replaced []string, err
 	if o.Segments == 0 {
 		o.Segments = 8
 	}
-	if err := errors.Join(o.Build.Validate()); err != nil || o.Segments < 1 {
-		return nil, errors.Join(err, fmt.Errorf("merge to %d segments", o.Segments))
+	if err := o.Build.Validate(); err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	if o.Segments < 1 {
+		return nil, fmt.Errorf("merge to %d segments", o.Segments)
 	}
 	o.Build.Metric = s.metric()
 	order := make([]int, len(s.segs))
@@ -225,12 +237,20 @@ func (s *Set) Merge(ctx context.Context, o MergeOptions) (replaced []string, err
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return s.segs[b].s.Rows - s.segs[a].s.Rows })
 	delta := s.delta != nil && s.delta.n > 0
-	keep := min(len(order), max(o.Segments-1, 0))
-	if len(order) <= o.Segments && !delta && len(s.deleted) == 0 {
+	worn := func(i int) bool { return 10*s.segs[i].deny.Len() >= s.segs[i].s.Rows && s.segs[i].deny.Len() > 0 }
+	if len(order) <= o.Segments && !delta && !slices.ContainsFunc(order, worn) {
 		return nil, nil
 	}
-	merged := order[keep:]
-	if len(merged) == 0 && !delta {
+	var merged []int
+	kept := 0
+	for _, i := range order { // the largest stay
+		if kept < o.Segments-1 && !worn(i) {
+			kept++
+		} else {
+			merged = append(merged, i)
+		}
+	}
+	if len(merged) == 1 && !delta && !worn(merged[0]) {
 		return nil, nil
 	}
 	change := s.m.Change + 1

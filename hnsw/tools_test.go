@@ -34,6 +34,9 @@ func TestInspect(t *testing.T) {
 }
 
 func TestRepair(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 800, 24, 1)
 	ctx := context.Background()
 	for _, damage := range []string{"none", "LVL0", "UPLS", "CODE", "orphan"} {
@@ -95,6 +98,9 @@ func TestRepair(t *testing.T) {
 }
 
 func TestTune(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	path, queries := write(t, 2000, 32, 1)
 	x := open(t, path, BuildOptions{Codes: FourBit})
 	r, err := x.Tune(context.Background(), queries, TuneOptions{Recall: 0.9})
@@ -118,6 +124,9 @@ func TestTune(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	// What is planned is what is written.
 	path, _ := write(t, 3000, 64, 1)
 	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
@@ -189,6 +198,10 @@ func TestImport(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	u, err := Import(ctx, dir, out, ImportOptions{Segments: 2, Unit: 2, Build: BuildOptions{M: 4, EfConstruction: 40}})
+	if err != nil || u.Rows != 50+51 || exists(filepath.Join(out, "set.json")) || !exists(unitPath(out, 1, 2)) {
+		t.Fatalf("one unit: %+v %v", u, err)
 	}
 	r, err := Import(ctx, dir, out, ImportOptions{Segments: 2, Build: BuildOptions{M: 4, EfConstruction: 40}})
 	if err != nil || r.Rows != len(all) || r.Segments != 2 || r.Chunks[0].Number != 8 || r.Chunks[3].Number != 11 {
@@ -270,6 +283,9 @@ func TestImportAuthors(t *testing.T) {
 
 // A search with room for its hits allocates nothing.
 func TestSearchAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop what they hold")
+	}
 	path, queries := write(t, 2000, 32, 1)
 	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
 		x := open(t, path, BuildOptions{Codes: c})
@@ -331,5 +347,40 @@ func TestDeadline(t *testing.T) {
 	err := Build(ctx, path, filepath.Join(t.TempDir(), "g"), BuildOptions{EfConstruction: 2000})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
+	}
+}
+
+// However an index is opened, it finds the same.
+func TestOpenOptions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	path, queries := write(t, 1500, 40, 1)
+	x := open(t, path, BuildOptions{Codes: OneBit})
+	for _, o := range []OpenOptions{{Warm: "none"}, {Warm: "graph"}, {Warm: "codes"}, {Warm: "all"}, {Resident: true}, {Cold: true}} {
+		y, err := OpenWith(x.Path(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range queries[:10] {
+			a, _, err := x.Search(context.Background(), q, 10, SearchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, _, err := y.Search(context.Background(), q, 10, SearchOptions{}); err != nil || fmt.Sprint(a) != fmt.Sprint(b) {
+				t.Errorf("%+v: %v, want %v (%v)", o, b, a, err)
+			}
+		}
+		if r, err := y.Resident(); err == nil {
+			for _, s := range r {
+				if s.Bytes < 0 || s.Bytes > s.Total+4096 {
+					t.Errorf("%+v: %+v", o, s)
+				}
+			}
+		}
+		y.Close()
+	}
+	if _, err := OpenWith(x.Path(), OpenOptions{Warm: "hot"}); err == nil {
+		t.Error("warm hot was accepted")
 	}
 }

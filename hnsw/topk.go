@@ -27,9 +27,6 @@ type topK struct {
 
 func (t *topK) reset(k int) { t.k, t.hits = k, t.hits[:0] }
 
-// floor is the score a row must reach to matter once k hits are there.
-func (t *topK) full() bool { return len(t.hits) >= t.k }
-
 func (t *topK) offer(h Hit) {
 	if len(t.hits) < t.k {
 		t.hits = append(t.hits, h)

@@ -48,6 +48,15 @@ func ParseMetric(s string) (Metric, error) {
 	return 0, fmt.Errorf("metric %q; one of %v", s, metricNames)
 }
 
+// MarshalText is the metric's name.
+func (m Metric) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads the metric's name.
+func (m *Metric) UnmarshalText(b []byte) (err error) {
+	*m, err = ParseMetric(string(b))
+	return err
+}
+
 // Shard is one .npy file of an index's vectors, in the order of its rows.
 type Shard struct {
 	Path string `json:"path"` // relative to the index's folder where possible, with slashes

@@ -36,8 +36,8 @@ type table struct {
 }
 
 // maxPrefetch bounds the cache lines fetched per row; the CPU's own prefetcher
-// follows long rows.
-const maxPrefetch = 12
+// follows long rows. Four to eight measured best at 384 and 768 dimensions.
+const maxPrefetch = 6
 
 func vectorTable(v *vectors, metric Metric, norms []float32) *table {
 	t := &table{kind: tableRows, metric: metric, v: v, norms: norms}
@@ -316,6 +316,9 @@ func (s *searcher) walk(g *graph, t *table, x *query, level, ef int, start uint3
 				} else {
 					hi = mid
 				}
+			}
+			if level == 0 && lo <= next+1 {
+				simd.Prefetch(g.list0(ids[i]))
 			}
 			copy(pool[lo+1:at+1], pool[lo:at])
 			pool[lo] = nk

@@ -23,6 +23,7 @@ import (
 	"rag2/pipeline/ingest"
 	"rag2/pipeline/llm"
 	"rag2/tensor"
+	_ "rag2/tensor/native" // the default engine
 )
 
 const (
@@ -99,7 +100,7 @@ func recordedLLM(t testing.TB, context int, script func(prompt string) string) *
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		b, _ := io.ReadAll(req.Body)
 		if !strings.HasSuffix(req.URL.Path, "/chat/completions") {
-			http.NotFound(w, req)
+			http.NotFound(w, req) // it cannot score
 			return
 		}
 		var in struct {
@@ -354,7 +355,7 @@ func TestBadCalls(t *testing.T) {
 		{"query kind", nil, metformin, Options{Query: "answer"}, ErrOptions, 2},
 		{"negative k", nil, metformin, Options{K: -1}, ErrOptions, 2},
 		{"threshold", nil, metformin, Options{Attribution: 2}, ErrOptions, 2},
-		{"log-probabilities of a server that has none", nil, metformin, Options{Mode: AnswerLogprob}, ErrOptions, 2},
+		{"log-probabilities of a server that has none", nil, metformin, Options{Mode: AnswerLogprob}, llm.ErrNoScores, 1},
 		{"no model", func(p Pipeline) Pipeline { p.Generator = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
 		{"no corpora", func(p Pipeline) Pipeline { p.Corpora = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
 		{"no encoder", func(p Pipeline) Pipeline { p.Encoder = nil; return p }, metformin, Options{}, ErrNotConfigured, 1},
@@ -554,4 +555,75 @@ func ExampleExtract() {
 	key, explanation := Extract("Metformin hinders absorption in the ileum.\nThe answer is (B).", []Option{{"A", "Iron"}, {"B", "Vitamin B12"}})
 	fmt.Println(key, "|", explanation)
 	// Output: B | Metformin hinders absorption in the ileum.
+}
+
+// A real filter and a real cross-encoder (random weights): each snippet has its score
+// and verdict, what is dropped says why, and an empty set is said to be empty.
+func TestRerankAndFilter(t *testing.T) {
+	enc := encoder(t, tinyDir, models.EncoderSpec{QueryTokens: 64, ArticleTokens: 64})
+	e, err := tensor.Open("native", tensor.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	x, err := models.OpenCrossEncoder(e, tinyDir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	f, err := models.OpenFilter(e, "../testdata/t5/flan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := &Pipeline{Encoder: enc, Corpora: openDemo(t, demoHome(t, enc), enc), CrossEncoder: x, Filter: f}
+	tr, err := p.Retrieve(t.Context(), metformin, Options{K: 6, PerCorpusK: 4, Query: QueryQuestion}, Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranked, helpful := 0, 0
+	for i, s := range tr.Snippets {
+		if s.Rerank == nil {
+			t.Fatalf("%s has no rerank score", s.ID)
+		}
+		if s.Verdict != nil {
+			ranked++
+			if s.Verdict.Helpful {
+				helpful++
+			}
+			if s.Verdict.Helpful != (s.N > 0) || (s.N == 0) != strings.Contains(s.Dropped, "P(helpful)") {
+				t.Errorf("%s: verdict %+v, number %d, dropped %q", s.ID, s.Verdict, s.N, s.Dropped)
+			}
+		} else if !strings.Contains(s.Dropped, "final_k") {
+			t.Errorf("%s: no verdict, dropped %q", s.ID, s.Dropped)
+		}
+		if s.N > 0 && s.N != i+1 {
+			t.Errorf("%s has number %d at place %d", s.ID, s.N, i)
+		}
+	}
+	if len(tr.Snippets) != 16 || ranked != 6 || len(tr.Kept()) != helpful {
+		t.Errorf("%d retrieved, %d judged, %d kept, %d helpful", len(tr.Snippets), ranked, len(tr.Kept()), helpful)
+	}
+	// A filter that drops all.
+	p.Filter = none{f}
+	for _, keep := range []bool{false, true} {
+		tr, err := p.Retrieve(t.Context(), metformin, Options{K: 6, KeepBest: keep, Query: QueryQuestion}, Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(tr.Kept()) == 1) != keep || !strings.Contains(tr.Stages[4].Note, "every snippet") {
+			t.Errorf("keep best %v: %d kept, %q", keep, len(tr.Kept()), tr.Stages[4].Note)
+		}
+	}
+}
+
+// none is a filter that finds nothing helpful.
+type none struct{ models.Filter }
+
+func (n none) Judge(ctx context.Context, q string, s []string) ([]models.Verdict, models.Report, error) {
+	vs, r, err := n.Filter.Judge(ctx, q, s)
+	for i := range vs {
+		vs[i].Helpful = false
+	}
+	return vs, r, err
 }

@@ -3,7 +3,8 @@
 // Engines are GoMLX backends: "xla:cuda" and "xla:cpu" (a PJRT plugin found at
 // run time by FindPlugin; builds with cgo only), "native" (when the binary
 // registers one, see Register) and "go" (GoMLX's own interpreter, a reference
-// rather than an engine). Open("auto") takes the first of these that runs here;
+// rather than an engine). "native:int8", which computes products with weights in
+// integers, runs only when asked for by name. Open("auto") takes the first of these that runs here;
 // Known lists them in that order.
 //
 // Nothing is passed over in silence: Engine.Warnings says which better engine was

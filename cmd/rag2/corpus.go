@@ -217,16 +217,21 @@ func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
 }
 
 func (a *app) index() *cobra.Command {
-	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify())
+	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify(), a.indexTune(), a.indexRepair(), a.indexPlan())
 }
 
 func (a *app) indexBuild() *cobra.Command {
 	var s stack
 	var g hnsw.BuildOptions
+	var codes string
 	c := &cobra.Command{
 		Use:   "build [NAME...]",
 		Short: "encode the passages of corpora and build their graphs; goes on where it was stopped",
 		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if g.Codes, err = hnsw.ParseCodes(codes); err != nil {
+				return usageError{err}
+			}
 			names, err := a.names(args)
 			if err != nil {
 				return err
@@ -262,6 +267,7 @@ func (a *app) indexBuild() *cobra.Command {
 	}
 	s.encoderFlags(c)
 	c.Flags().IntVar(&g.M, "graph-m", 16, "neighbours per node of the graph")
+	c.Flags().StringVar(&codes, "codes", "none", codesUsage)
 	c.Flags().IntVar(&g.EfConstruction, "ef-construction", 200, "width of the search while building")
 	return c
 }

@@ -156,12 +156,12 @@ is asked once.`,
 	optionFlags(c, &po, pipeline.QueryRationale)
 	tau.define(c)
 	f := c.Flags()
-	f.StringVar(&file, "file", "", "questions with known answers, JSONL (.gz too)")
-	f.StringVar(&out, "out", "", "label file to write")
-	f.IntVar(&first, "first", 0, "take this many questions (default all)")
+	f.StringVar(&file, "file", "", "JSONL file of questions {\"question\", \"options\"}, .gz too")
+	f.StringVar(&out, "out", "", "where to write")
+	f.IntVar(&first, "first", 0, "take this many questions from --file (default all)")
 	f.StringVar(&o.Scored, "scored", label.ScoreRationale, "text whose perplexity is compared: rationale, question")
 	f.StringVar(&o.Answers, "answers", pipeline.AnswerText, "text: the model writes its answers; logprob: the options are scored")
-	f.IntVar(&o.AnswerTokens, "answer-tokens", 512, "tokens of an answer given a snippet at most")
+	f.IntVar(&o.AnswerTokens, "answer-tokens", 512, "tokens of the answer at most")
 	f.IntVar(&o.Concurrency, "concurrency", 4, "questions that a server works on at once")
 	f.Float64Var(&priceIn, "price-in", 0, "price of a million prompt tokens, for the cost that is shown")
 	f.Float64Var(&priceOut, "price-out", 0, "price of a million written tokens")
@@ -212,7 +212,7 @@ func (a *app) filterRelabel() *cobra.Command {
 		},
 	}
 	tau.define(c)
-	c.Flags().StringVar(&out, "out", "", "file to write (default LABELS itself)")
+	c.Flags().StringVar(&out, "out", "", "where to write")
 	return c
 }
 
@@ -243,7 +243,7 @@ func (a *app) filterReport() *cobra.Command {
 			return atomicfile.WriteFile(out, html)
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "HTML file to write")
+	c.Flags().StringVar(&out, "out", "", "where to write")
 	c.Flags().StringVar(&other, "compare", "", "another label file, to count how often they agree")
 	return c
 }
@@ -271,7 +271,7 @@ func (a *app) filterExport() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "directory to write to")
+	c.Flags().StringVar(&out, "out", "", "where to write")
 	c.Flags().StringVar(&dataset, "dataset", "rag2", "value of dataset_name")
 	c.Flags().Float64Var(&dev, "dev", 0.1, "share of the questions that dev.json holds")
 	return c

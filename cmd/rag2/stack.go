@@ -20,6 +20,7 @@ type stack struct {
 	encoder, articles string
 	queryTokens       int
 	crossEncoder      string
+	filter            string
 	llmPath           string
 	llmURL, llmModel  string
 	llmContext        int
@@ -34,6 +35,13 @@ type stack struct {
 	opened []interface{ Close() error }
 }
 
+// Descriptions of flags that several commands have.
+const (
+	llmUsage          = "language model run here: a model, a directory or a .gguf file"
+	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
+	crossEncoderUsage = "cross-encoder that reranks: a model or a directory (default none)"
+)
+
 func (s *stack) encoderFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.encoder, "encoder", "minilm", "encoder: a model of `rag2 models list` or a directory")
@@ -45,11 +53,12 @@ func (s *stack) retrievalFlags(c *cobra.Command) {
 	s.encoderFlags(c)
 	f := c.Flags()
 	f.StringSliceVar(&s.corpora, "corpora", nil, "corpora to ask (default all); NAME=PART+PART joins shards into one corpus")
-	f.StringVar(&s.crossEncoder, "cross-encoder", "", "cross-encoder that reranks: a model or a directory (default none)")
-	f.StringVar(&s.llmPath, "llm", "", "language model run here: a model, a directory or a .gguf file")
+	f.StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
+	f.StringVar(&s.filter, "filter", "", "T5 that keeps or drops snippets, trained with the two label tokens: a model or a directory (default none)")
+	f.StringVar(&s.llmPath, "llm", "", llmUsage)
 	f.StringVar(&s.llmURL, "llm-url", "", "base URL of an OpenAI-compatible server, instead of --llm; its key is read from RAG2_LLM_API_KEY or OPENAI_API_KEY")
 	f.StringVar(&s.llmModel, "llm-model", "", "name of the server's model")
-	f.IntVar(&s.llmContext, "llm-context", 0, "context of the language model in tokens (default the model's own; 8192 for servers)")
+	f.IntVar(&s.llmContext, "llm-context", 0, llmContextUsage)
 	f.DurationVar(&s.llmTimeout, "llm-timeout", 2*time.Minute, "time that one request to the server may take")
 	f.IntVar(&s.llmRetries, "llm-retries", 2, "retries of requests that failed for a passing reason")
 	f.StringVar(&s.prompts, "prompts", "", "directory of prompt templates that replace the built-in ones")
@@ -171,6 +180,18 @@ func (s *stack) openRetrieval(a *app) error {
 		}
 		s.use(x)
 		s.pipe.CrossEncoder = x
+	}
+	if s.filter != "" {
+		dir, err := a.modelDir(s.filter)
+		if err != nil {
+			return err
+		}
+		x, err := models.OpenFilter(s.engine, dir)
+		if err != nil {
+			return err
+		}
+		s.use(x)
+		s.pipe.Filter = x
 	}
 	return nil
 }

@@ -79,20 +79,20 @@ func clusters(n, dim, k int, spread, lo, hi float64) func(*rand.Rand) ([][]float
 
 // Kinds are the suite's data sets.
 var Kinds = []Kind{
-	{"ip, norms 1 to 10", hnsw.InnerProduct, clusters(2500, 48, 30, 0.7, 1, 10), 200, 0.95},
+	{"ip, norms 1 to 10", hnsw.InnerProduct, clusters(1500, 48, 20, 0.7, 1, 10), 200, 0.95},
 	{"ip, far from the origin", hnsw.InnerProduct, func(rng *rand.Rand) ([][]float32, [][]float32) {
-		r, q := clusters(2000, 40, 20, 0.5, 0, 0)(rng)
+		r, q := clusters(1200, 40, 15, 0.5, 0, 0)(rng)
 		for _, v := range r {
 			v[0] += 30
 		}
 		return r, q
 	}, 300, 0.95},
-	{"l2, clusters", hnsw.L2, clusters(2500, 33, 30, 0.5, 0, 0), 200, 0.97},
-	{"cosine, norms 1 to 10", hnsw.Cosine, clusters(2500, 48, 30, 0.7, 1, 10), 200, 0.97},
-	{"l2, two dimensions", hnsw.L2, clusters(2000, 2, 5, 1, 0, 0), 100, 0.97},
+	{"l2, clusters", hnsw.L2, clusters(1500, 33, 20, 0.5, 0, 0), 200, 0.97},
+	{"cosine, norms 1 to 10", hnsw.Cosine, clusters(1500, 48, 20, 0.7, 1, 10), 200, 0.97},
+	{"l2, two dimensions", hnsw.L2, clusters(1200, 2, 5, 1, 0, 0), 100, 0.97},
 	{"l2, half are copies", hnsw.L2, func(rng *rand.Rand) ([][]float32, [][]float32) {
-		r, q := clusters(1000, 24, 10, 0.5, 0, 0)(rng)
-		for i := range 1000 {
+		r, q := clusters(700, 24, 10, 0.5, 0, 0)(rng)
+		for i := range 700 {
 			r = append(r, r[i%37])
 		}
 		return r, q

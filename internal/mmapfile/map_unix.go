@@ -28,7 +28,7 @@ func (m *File) Advise(off, n int, a Advice) {
 	page := os.Getpagesize()
 	end := min(off+n, len(m.data))
 	off -= off % page
-	how := map[Advice]int{Normal: unix.MADV_NORMAL, Random: unix.MADV_RANDOM, Sequential: unix.MADV_SEQUENTIAL,
-		WillNeed: unix.MADV_WILLNEED, DontNeed: unix.MADV_DONTNEED}[a]
-	_ = unix.Madvise(m.data[off:end], how)
+	how := [...]int{Normal: unix.MADV_NORMAL, Random: unix.MADV_RANDOM, Sequential: unix.MADV_SEQUENTIAL,
+		WillNeed: unix.MADV_WILLNEED, DontNeed: unix.MADV_DONTNEED}
+	_ = unix.Madvise(m.data[off:end], how[a])
 }

@@ -293,3 +293,6 @@ func (a *Array) Advise(how mmapfile.Advice) { a.f.Advise(0, a.f.Len(), how) }
 
 // Resident is how many of the file's bytes lie in memory.
 func (a *Array) Resident() (int64, error) { return a.f.Resident(0, a.f.Len()) }
+
+// AdviseAt tells the kernel how n bytes of the data from off on will be read.
+func (a *Array) AdviseAt(off, n int, how mmapfile.Advice) { a.f.Advise(a.DataOffset()+off, n, how) }

@@ -129,7 +129,7 @@ func (m *Model) load(w *weights.File, tensorName, name string, dims []int) error
 		return fmt.Errorf("bert: %w", err)
 	}
 	s := shapes.Make(dtypes.Float32, dims...)
-	b, err := exec.Upload(m.backend, v, s)
+	b, err := exec.Give(m.backend, v, s)
 	if err != nil {
 		return fmt.Errorf("bert: upload %s: %w", tensorName, err)
 	}

@@ -99,6 +99,19 @@ func Upload(b backends.Backend, flat any, shape shapes.Shape) (backends.Buffer, 
 	return buf, err
 }
 
+// adopter is an engine that takes over host memory instead of copying it.
+type adopter interface {
+	AdoptFlatData(device backends.DeviceNum, flat any, shape shapes.Shape) (backends.Buffer, error)
+}
+
+// Give is Upload of a slice that the caller will not use again.
+func Give(b backends.Backend, flat any, shape shapes.Shape) (backends.Buffer, error) {
+	if a, ok := b.(adopter); ok {
+		return a.AdoptFlatData(0, flat, shape)
+	}
+	return Upload(b, flat, shape)
+}
+
 // Fetch copies a buffer of n elements of type T to the host and frees it.
 func Fetch[T any](b backends.Backend, buf backends.Buffer, n int) ([]T, error) {
 	out := make([]T, n)

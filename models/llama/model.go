@@ -112,7 +112,7 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 		if heads > 0 {
 			unpermute(v, heads, c.HeadDim, c.Hidden)
 		}
-		if b, err = exec.Upload(m.backend, v, s); err != nil {
+		if b, err = exec.Give(m.backend, v, s); err != nil {
 			return fmt.Errorf("llama: upload %s: %w", theirs, err)
 		}
 		keep(b)

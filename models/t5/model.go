@@ -107,7 +107,7 @@ func (m *Model) load(w *weights.File, p Param, name string) error {
 	if err != nil {
 		return fmt.Errorf("t5: %w", err)
 	}
-	b, err := exec.Upload(m.backend, v, shapes.Make(dtypes.Float32, p.Dims...))
+	b, err := exec.Give(m.backend, v, shapes.Make(dtypes.Float32, p.Dims...))
 	if err != nil {
 		return fmt.Errorf("t5: upload %s: %w", name, err)
 	}

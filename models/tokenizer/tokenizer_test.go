@@ -23,7 +23,7 @@ type golden struct {
 	Types []int32 `json:"types"`
 }
 
-func readGoldens(t *testing.T, path string, f func(golden)) (n int) {
+func readGoldens(t testing.TB, path string, f func(golden)) (n int) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -74,23 +74,48 @@ func TestSmallVocabulariesEqualHuggingFace(t *testing.T) {
 	}
 }
 
-// RAG2_TOKENIZER_GOLDENS is written by testdata/tokenizer/gen.py parity; the
-// models lie in RAG2_MODELS_DIR.
+// RAG2_TOKENIZER_GOLDENS names files written by testdata/tokenizer/gen.py parity (its
+// models lie in RAG2_MODELS_DIR) or unigram.py ids (RAG2_TOKENIZER_DIR), separated by
+// commas.
 func TestParityOnRealTexts(t *testing.T) {
-	path := os.Getenv("RAG2_TOKENIZER_GOLDENS")
-	if path == "" {
+	paths := os.Getenv("RAG2_TOKENIZER_GOLDENS")
+	if paths == "" {
 		t.Skip("RAG2_TOKENIZER_GOLDENS is not set: no ids of real texts to compare with")
 	}
-	toks := realTokenizers(t)
-	diff := 0
-	n := readGoldens(t, path, func(g golden) {
-		if got := toks[g.Model].AppendPlain(nil, g.Text); !slices.Equal(got, g.IDs) {
-			if diff++; diff < 5 {
-				t.Errorf("%s %q differs", g.Model, g.Text)
+	toks := map[string]Tokenizer{}
+	if os.Getenv("RAG2_MODELS_DIR") != "" {
+		toks = realTokenizers(t)
+	}
+	if dir := os.Getenv("RAG2_TOKENIZER_DIR"); dir != "" {
+		for name, file := range map[string]string{"unigram": "unigram/tokenizer.json", "spiece": "unigram/spiece.model", "llama3": "llama3/tokenizer.json"} {
+			tok, err := Load(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
 			}
+			toks[name] = tok
 		}
-	})
-	t.Logf("%d of %d texts differ", diff, n)
+	}
+	texts, ids, diff := map[string]int{}, map[string]int{}, map[string]int{}
+	for path := range strings.SplitSeq(paths, ",") {
+		readGoldens(t, path, func(g golden) {
+			got := toks[g.Model].AppendPlain(nil, g.Text)
+			texts[g.Model]++
+			ids[g.Model] += len(got)
+			if !slices.Equal(got, g.IDs) {
+				if diff[g.Model]++; diff[g.Model] < 5 {
+					i := 0
+					for i < min(len(got), len(g.IDs)) && got[i] == g.IDs[i] {
+						i++
+					}
+					t.Errorf("%s %.80q differs from id %d of %d on: %q, want %q", g.Model, g.Text, i, len(got),
+						toks[g.Model].Decode(got[max(i-3, 0):min(i+8, len(got))]), toks[g.Model].Decode(g.IDs[max(i-3, 0):min(i+8, len(g.IDs))]))
+				}
+			}
+		})
+	}
+	for m := range texts {
+		t.Logf("%s: %d of %d texts differ, %d ids", m, diff[m], texts[m], ids[m])
+	}
 }
 
 func realTokenizers(t testing.TB) map[string]Tokenizer {
@@ -219,6 +244,39 @@ func FuzzParse(f *testing.F) {
 			tok.EncodeSingle("a b", 8)
 		}
 	})
+}
+
+// BenchmarkTexts encodes every text of RAG2_TOKENIZER_TEXTS, JSON lines {"text"}, on
+// one goroutine.
+func BenchmarkTexts(b *testing.B) {
+	path := os.Getenv("RAG2_TOKENIZER_TEXTS")
+	if path == "" {
+		b.Skip("RAG2_TOKENIZER_TEXTS is not set")
+	}
+	var texts []string
+	size := 0
+	readGoldens(b, path, func(g golden) { texts = append(texts, g.Text); size += len(g.Text) })
+	toks := realTokenizers(b)
+	if dir := os.Getenv("RAG2_TOKENIZER_DIR"); dir != "" {
+		for name, file := range map[string]string{"unigram": "unigram/tokenizer.json", "spiece": "unigram/spiece.model", "llama3": "llama3/tokenizer.json"} {
+			tok, err := Load(filepath.Join(dir, file))
+			if err != nil {
+				b.Fatal(err)
+			}
+			toks[name] = tok
+		}
+	}
+	for name, tok := range toks {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(size))
+			var ids []int32
+			for b.Loop() {
+				for _, s := range texts {
+					ids = tok.AppendPlain(ids[:0], s)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkEncode(b *testing.B) {

@@ -17,7 +17,10 @@ const unkPenalty = 10
 
 // Unigram is SentencePiece's unigram language model (Kudo 2018): of all ways to cut a
 // text into vocabulary entries, the most probable. Texts are normalised first, by the
-// rules of a tokenizer.json or of SentencePiece itself, which differ in corners.
+// rules of a tokenizer.json or of SentencePiece itself, which differ in corners. Of a
+// spiece.model, sums are float32 over the whole text, as in SentencePiece, whose order
+// of rounding is not all known: beyond some 12,000 tokens, where a sum's last digit
+// is worth 0.01, cuts of equal worth may differ from it.
 type Unigram struct {
 	vocab     map[string]int32
 	tokens    []string
@@ -28,7 +31,7 @@ type Unigram struct {
 	unk       int32
 	unkScore  float64
 	bytes     []int32 // ids of <0x00> … <0xFF>, nil = no byte fallback
-	single    bool    // sums in float32, as SentencePiece; else float64
+	single    bool    // sums are kept as float32, as SentencePiece does; else float64
 	post      template
 
 	normalizers []normalizer   // of tokenizer.json

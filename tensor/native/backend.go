@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +21,7 @@ const Name = "native"
 
 func init() {
 	tensor.Register(Name, func(tensor.Options) (backends.Backend, error) { return New(0), nil })
+	tensor.Register(Name+":int8", func(tensor.Options) (backends.Backend, error) { return NewInt8(0), nil })
 }
 
 // errFinalized reports the use of a backend, buffer or executable that was freed.
@@ -28,11 +30,13 @@ var errFinalized = errors.New("native: used after it was finalized")
 // Backend implements backends.Backend on the CPU.
 type Backend struct {
 	pool      *pool
+	int8      bool
 	finalized atomic.Bool
 
 	mu        sync.Mutex
 	free      map[int][][]uint64 // by length
 	freeBytes int
+	arenas    [][]uint64 // of ended executions, any of them serves any executable
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -45,6 +49,13 @@ func New(threads int) *Backend {
 	return &Backend{pool: newPool(threads), free: map[int][][]uint64{}}
 }
 
+// NewInt8 makes a backend that multiplies with weights quantised to integers.
+func NewInt8(threads int) *Backend {
+	b := New(threads)
+	b.int8 = true
+	return b
+}
+
 // Name is "native".
 func (b *Backend) Name() string { return Name }
 
@@ -53,7 +64,11 @@ func (b *Backend) String() string { return Name }
 
 // Description names the instruction set and the number of threads.
 func (b *Backend) Description() string {
-	return fmt.Sprintf("rag2 native engine (%s, %d threads)", simd.Level, b.pool.threads())
+	kind := "f32"
+	if b.int8 {
+		kind = "int8"
+	}
+	return fmt.Sprintf("rag2 native engine (%s, %s, %d threads)", kind, simd.Level, b.pool.threads())
 }
 
 // NumDevices is 1.
@@ -93,7 +108,7 @@ func (b *Backend) Finalize() {
 	b.pool.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free, b.freeBytes = nil, 0
+	b.free, b.freeBytes, b.arenas = nil, 0, nil
 }
 
 // IsFinalized tells whether Finalize was called.
@@ -126,4 +141,34 @@ func (b *Backend) release(m []uint64) {
 	}
 	b.free[len(m)] = append(b.free[len(m)], m)
 	b.freeBytes += 8 * len(m)
+}
+
+// takeArena returns at least n words of arbitrary content. When no arena that was
+// given back is long enough, the longest makes place for a new one.
+func (b *Backend) takeArena(n int) []uint64 {
+	b.mu.Lock()
+	best := -1
+	for i, a := range b.arenas {
+		if best < 0 || (len(a) >= n) != (len(b.arenas[best]) >= n) && len(a) >= n || len(a) >= n && len(a) < len(b.arenas[best]) || len(b.arenas[best]) < n && len(a) > len(b.arenas[best]) {
+			best = i
+		}
+	}
+	var a []uint64
+	if best >= 0 {
+		a = b.arenas[best]
+		b.arenas = slices.Delete(b.arenas, best, best+1)
+	}
+	b.mu.Unlock()
+	if len(a) < n || a == nil {
+		a = make([]uint64, max(n, 8))
+	}
+	return a
+}
+
+func (b *Backend) giveArena(a []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.finalized.Load() && len(b.arenas) < b.pool.threads() {
+		b.arenas = append(b.arenas, a)
+	}
 }

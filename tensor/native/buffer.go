@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"rag2/tensor/simd"
+
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/dtypes/bfloat16"
@@ -29,6 +31,7 @@ type Buffer struct {
 
 	mu    sync.Mutex
 	packs map[packKey][]float32
+	int8  map[packKey]*simd.Int8Weights
 }
 
 // packKey tells packed copies of one buffer apart.
@@ -76,6 +79,9 @@ func (b *Backend) buffer(x backends.Buffer) (*Buffer, error) {
 	return buf, nil
 }
 
+// maxReuse, in words, is the longest memory kept for later buffers: weights are not.
+const maxReuse = 2 << 20
+
 // BufferFinalize frees a buffer.
 func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf, err := b.buffer(x)
@@ -85,8 +91,8 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf.mu.Lock()
 	defer buf.mu.Unlock()
 	m := buf.mem
-	buf.mem, buf.packs, buf.blocks, buf.dead = nil, nil, nil, true
-	if !buf.shared && !buf.host && m != nil {
+	buf.mem, buf.packs, buf.int8, buf.blocks, buf.dead = nil, nil, nil, nil, true
+	if !buf.shared && m != nil && len(m) <= maxReuse {
 		b.release(m)
 	}
 	return nil
@@ -151,6 +157,25 @@ func (b *Backend) BufferFromFlatData(device backends.DeviceNum, flat any, s shap
 	buf.host = buf.bytes >= 1<<14
 	copy(unsafe.Slice((*byte)(buf.base()), buf.bytes), src)
 	return buf, nil
+}
+
+// AdoptFlatData is BufferFromFlatData without a copy where possible: flat belongs to
+// the backend from here on.
+func (b *Backend) AdoptFlatData(device backends.DeviceNum, flat any, s shapes.Shape) (backends.Buffer, error) {
+	src, err := flatBytes(flat, s.DType, s.Size())
+	if err != nil {
+		return nil, err
+	}
+	if len(src) < 1<<14 || len(src)%8 != 0 || uintptr(unsafe.Pointer(&src[0]))%8 != 0 {
+		return b.BufferFromFlatData(device, flat, s)
+	}
+	if b.IsFinalized() {
+		return nil, errFinalized
+	}
+	if err := checkDevice(device, s); err != nil {
+		return nil, err
+	}
+	return &Buffer{backend: b, shape: s.Clone(), mem: cast[uint64](src), bytes: len(src), host: true}, nil
 }
 
 func checkDevice(device backends.DeviceNum, s shapes.Shape) error {

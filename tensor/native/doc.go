@@ -1,5 +1,6 @@
 // Package native is a GoMLX backend in Go and assembly: no library, no plugin, one
-// static binary. Importing it registers the engine "native" with package tensor.
+// static binary. Importing it registers the engines "native" and "native:int8" with
+// package tensor.
 //
 // # What it runs
 //
@@ -17,6 +18,13 @@
 // their own). DotGeneral runs on packed panels of its right operand; the panels of a
 // buffer that came from the host (a weight) are made once and kept on the buffer.
 // Intermediate arrays share one arena whose layout is fixed by Compile.
+//
+// # Weights
+//
+// A float32 matrix may be stored otherwise than it looks: a weight that was packed
+// drops its flat copy, and Backend.BlockBuffer keeps GGUF blocks as they are. Products
+// and row gathers read both; any other op makes the flat form again. The engine
+// "native:int8" keeps weights in 7-bit integers and quantises activations per row.
 //
 // # Concurrency
 //

@@ -170,7 +170,11 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 	s.tm, s.tn = 1, 1
 	if nb < 4*threads {
 		macs := s.m * s.n * max(s.k, 1)
-		want := min(8*threads, max(1, nb*macs/(256<<10))) / nb
+		least := 256 << 10 // multiply-adds worth a hand-over
+		if s.m <= 2 {
+			least = 96 << 10 // bound by memory
+		}
+		want := min(8*threads, max(1, nb*macs/least)) / nb
 		s.tm = max(1, min(want, s.m/48))
 		if s.epi == nil || !s.epi.fullRow {
 			s.tn = max(1, min((want+s.tm-1)/s.tm, panels))
@@ -234,13 +238,15 @@ func (s *dotStep) run(x *execution) {
 	case packWeight:
 		if x.blocks = s.blocksFor(x); x.blocks != nil {
 			s.prepareBlocks(x)
+		} else if x.int8 = s.int8For(x); x.int8 != nil {
+			s.prepareInt8(x)
 		} else {
 			x.panels = x.params[s.b.v.index].panels(x, s)
 		}
 	}
 	x.job = jobRef{step: s}
 	x.pool.run(x, nb*s.tm*s.tn)
-	x.panels, x.blocks = nil, nil
+	x.panels, x.blocks, x.int8 = nil, nil, nil
 }
 
 // prepareBlocks sums the rows of A when they are few enough for MatVec.
@@ -291,7 +297,7 @@ func batchOffset(i int, dims, strides []int) int {
 
 // gemm prepares the product of batch i; C is not set.
 func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
-	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col}
+	g := simd.Gemm{M: s.m, N: s.n, K: s.k, ARow: s.a.row, AK: s.a.col, Scratch: w.gemm}
 	if !s.aGiven {
 		g.A = s.from(x, &s.a, i)
 	}
@@ -329,8 +335,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
-	if x.blocks != nil && s.epi == nil {
-		s.blockTask(x, w, x.blocks, x.floats(s.c)[m0*s.cRow+p0*simd.PanelWidth:], s.cRow, m0, m1, p0, p1)
+	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
 	}
 	g := s.gemm(x, w, i)
@@ -351,9 +356,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 		}
 		for r := m0; r < m1; r += rows {
 			end := min(m1, r+rows)
-			if x.blocks != nil {
-				s.blockTask(x, w, x.blocks, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q)
-			} else {
+			if !s.quantized(x, w, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q) {
 				s.piece(&g, block, r, end, p, q)
 			}
 			f := given{v: s.c, data: block, ld: min(s.n, q*simd.PanelWidth) - p*simd.PanelWidth, r0: i*s.m + r, c0: p * simd.PanelWidth}

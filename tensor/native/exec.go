@@ -5,6 +5,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"rag2/tensor/simd"
+
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 )
@@ -22,6 +24,7 @@ type Executable struct {
 	arena   int    // bytes
 	flat    []bool // parameters that some step reads as flat memory
 	scratch int    // floats per worker
+	gemm    int    // of which for products
 	regs    int
 	args    int
 
@@ -40,15 +43,19 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32              // of the weight of the step that runs
-	blocks  *blocks                // or its blocks
-	sums    []float32              // of A's rows by blocks of columns
+	panels  []float32         // of the weight of the step that runs
+	blocks  *blocks           // or its blocks
+	sums    []float32         // of A's rows by blocks of columns
+	int8    *simd.Int8Weights // or its integers
+	rows    simd.Int8Rows     // A in integers
+	rowsOf  rowsOfA
 	sides   map[*dotStep][]float32 // panels of weights that are not kept
 }
 
 // workerState is what one worker writes to.
 type workerState struct {
 	scratch []float32
+	gemm    []float32 // of the products
 	regs    [][]float32
 	last    []int // row offsets of sticky inputs
 	_       [64]byte
@@ -88,27 +95,41 @@ func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
 func (e *Executable) take() (*execution, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.dead || e.backend.IsFinalized() {
+		e.mu.Unlock()
 		return nil, errFinalized
 	}
+	var x *execution
 	if n := len(e.idle); n > 0 {
-		x := e.idle[n-1]
+		x = e.idle[n-1]
 		e.idle = e.idle[:n-1]
-		return x, nil
 	}
-	return e.newExecution(), nil
+	e.mu.Unlock()
+	if x == nil {
+		x = e.newExecution()
+	}
+	e.attach(x)
+	return x, nil
 }
 
+// give ends an execution. Its large memory goes back to the backend, so that idle
+// executables hold little.
 func (e *Executable) give(x *execution) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	clear(x.params)
 	for _, v := range e.values {
-		if v.kind == parameter {
+		if v.kind != constant {
 			x.base[v.id] = nil // or the memory would live on
 		}
 	}
+	for i := range x.workers {
+		w := &x.workers[i]
+		w.scratch, w.gemm = nil, nil
+		clear(w.regs)
+	}
+	e.backend.giveArena(x.arena)
+	x.arena = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.dead && len(e.idle) < e.backend.pool.threads() {
 		e.idle = append(e.idle, x)
 	}
@@ -116,19 +137,35 @@ func (e *Executable) give(x *execution) {
 
 func (e *Executable) newExecution() *execution {
 	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)),
-		arena: make([]uint64, e.arena/8+8), workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
+		workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
 	for i := range x.workers {
-		x.workers[i] = workerState{scratch: make([]float32, e.scratch+16), regs: make([][]float32, e.regs), last: make([]int, e.regs)}
+		x.workers[i] = workerState{regs: make([][]float32, e.regs), last: make([]int, e.regs)}
 	}
 	for _, v := range e.values {
-		switch v.kind {
-		case constant:
+		if v.kind == constant {
 			x.base[v.id] = unsafe.Pointer(unsafe.SliceData(v.data))
-		case temporary:
-			x.base[v.id] = unsafe.Add(unsafe.Pointer(&x.arena[0]), v.off)
 		}
 	}
 	return x
+}
+
+// attach gives an execution its arena: the temporaries, then every worker's scratch.
+func (e *Executable) attach(x *execution) {
+	round := func(n int) int { return (n + arenaAlign - 1) / arenaAlign * arenaAlign }
+	scratch, gemm := round(4*e.scratch+64), round(4*e.gemm)
+	x.arena = e.backend.takeArena((round(e.arena) + len(x.workers)*(scratch+gemm) + arenaAlign) / 8) // no pointer to the end is made
+	start := unsafe.Pointer(unsafe.SliceData(x.arena))
+	for _, v := range e.values {
+		if v.kind == temporary {
+			x.base[v.id] = unsafe.Add(start, v.off)
+		}
+	}
+	at := round(e.arena)
+	for i := range x.workers {
+		x.workers[i].scratch = unsafe.Slice((*float32)(unsafe.Add(start, at)), scratch/4)
+		x.workers[i].gemm = unsafe.Slice((*float32)(unsafe.Add(start, at+scratch)), gemm/4)
+		at += scratch + gemm
+	}
 }
 
 // Execute runs the computation. Buffers marked in donate are finalized.
@@ -167,6 +204,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
 		}
 	}()
+	x.rowsOf = rowsOfA{}
 	for _, s := range e.steps {
 		s.run(x)
 	}

@@ -1,11 +1,15 @@
 package native
 
 import (
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"golang.org/x/sync/errgroup"
 )
 
 // compile builds a computation of the backend's own builder.
@@ -189,3 +193,93 @@ func BenchmarkCallOverhead(b *testing.B) {
 		}
 	}
 }
+
+func TestAdopt(t *testing.T) {
+	b := New(1)
+	defer b.Finalize()
+	v := make([]float32, 1<<13)
+	v[5] = 7
+	s := shapes.Make(dtypes.Float32, len(v))
+	x, err := b.AdoptFlatData(0, v, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flat, err := b.BufferData(x); err != nil || &flat.([]float32)[0] != &v[0] {
+		t.Errorf("copied: %v", err)
+	}
+	for _, n := range []int{1, 1<<13 - 1} { // small or odd: copied
+		y, err := b.AdoptFlatData(0, v[:n], shapes.Make(dtypes.Float32, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flat, err := b.BufferData(y); err != nil || &flat.([]float32)[0] == &v[0] {
+			t.Errorf("%d floats: not copied: %v", n, err)
+		}
+	}
+	if _, err := b.AdoptFlatData(0, v, shapes.Make(dtypes.Float32, 3)); err == nil {
+		t.Error("wrong length: no error")
+	}
+}
+
+// Executions that run at the same time give the same numbers as one alone.
+func TestConcurrentExecutions(t *testing.T) {
+	b := New(3)
+	defer b.Finalize()
+	e := compile(t, b, mlp(t, 3, 150, 96))
+	in := inputs(t, b, e)
+	want := run(t, b, e, in...)[0]
+	var g errgroup.Group
+	for range 6 {
+		g.Go(func() error {
+			for range 10 {
+				out, err := e.Execute(in, nil, 0)
+				if err != nil {
+					return err
+				}
+				got := make([]float32, len(want))
+				if err := b.BufferToFlatData(out[0], got); err != nil {
+					return err
+				}
+				if err := b.BufferFinalize(out[0]); err != nil {
+					return err
+				}
+				if !slices.Equal(got, want) {
+					return errors.New("results differ")
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A fault inside a task is an error of the call, and the backend goes on.
+func TestFaultInTask(t *testing.T) {
+	p := newPool(3)
+	defer p.close()
+	for range 20 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			p.run(jobFunc(func(i, _ int) {
+				if i == 7 {
+					panic("fault")
+				}
+			}), 50)
+		}()
+		var n atomic.Int32
+		p.run(jobFunc(func(int, int) { n.Add(1) }), 50)
+		if n.Load() != 50 {
+			t.Fatalf("%d of 50 tasks ran", n.Load())
+		}
+	}
+}
+
+type jobFunc func(i, worker int)
+
+func (f jobFunc) task(i, worker int) { f(i, worker) }

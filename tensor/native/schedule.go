@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"errors"
 	"slices"
+
+	"rag2/tensor/simd"
 )
 
 // finish builds the groups' programs, orders the units and lays out the arena.
@@ -54,6 +56,7 @@ func (c *compiler) finish(e *Executable) error {
 			e.regs = max(e.regs, s.nregs)
 		case *dotStep:
 			e.regs = max(e.regs, s.regs())
+			e.gemm = simd.GemmScratch
 		case *chainStep:
 			e.regs = max(e.regs, s.first.regs())
 		}

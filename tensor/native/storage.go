@@ -172,6 +172,20 @@ func (s *dotStep) blockTask(x *execution, w *workerState, q *blocks, c []float32
 	}
 }
 
+// quantized computes rows m0 … m1 and panels p0 … p1 into c when the weight is in
+// blocks or integers.
+func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0, m1, p0, p1 int) bool {
+	switch {
+	case x.blocks != nil:
+		s.blockTask(x, w, x.blocks, c, cRow, m0, m1, p0, p1)
+	case x.int8 != nil:
+		x.int8.Run(&x.rows, c, cRow, m0, m1, p0, p1)
+	default:
+		return false
+	}
+	return true
+}
+
 // blocksFor returns the weight's blocks when the product can read them.
 func (s *dotStep) blocksFor(x *execution) *blocks {
 	q := x.params[s.b.v.index].blocks

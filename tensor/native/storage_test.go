@@ -180,3 +180,50 @@ func TestBlockBuffer(t *testing.T) {
 		t.Error("a vector: no error")
 	}
 }
+
+// Integers are close to float32, and a row does not depend on its batch.
+func TestInt8Backend(t *testing.T) {
+	exact, quant := New(2), NewInt8(2)
+	defer exact.Finalize()
+	defer quant.Finalize()
+	r := rand.New(rand.NewPCG(6, 5))
+	const n, k, m = 100, 192, 37
+	w, x := make([]float32, n*k), make([]float32, m*k)
+	for i := range w {
+		w[i] = float32(r.NormFloat64())
+	}
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	product := func(b *Backend, x []float32) []float32 {
+		m := len(x) / k
+		e := compile(t, b, func(bl *Builder) []backends.Op {
+			ok := must(t)
+			p := ok(bl.Parameter("x", shapes.Make(dtypes.Float32, m, k), nil))
+			q := ok(bl.Parameter("w", shapes.Make(dtypes.Float32, n, k), nil))
+			return []backends.Op{ok(bl.DotGeneral(p, []int{1}, nil, q, []int{1}, nil))}
+		})
+		var in []backends.Buffer
+		for _, a := range []struct {
+			v []float32
+			d int
+		}{{x, m}, {w, n}} {
+			f, err := b.BufferFromFlatData(0, a.v, shapes.Make(dtypes.Float32, a.d, k))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in = append(in, f)
+		}
+		return run(t, b, e, in...)[0]
+	}
+	want, got := product(exact, x), product(quant, x)
+	var dot, a2, b2 float64
+	for i := range want {
+		dot, a2, b2 = dot+float64(want[i])*float64(got[i]), a2+float64(want[i])*float64(want[i]), b2+float64(got[i])*float64(got[i])
+	}
+	if cos := dot / math.Sqrt(a2*b2); cos < 0.999 || cos > 0.9999999 {
+		t.Errorf("cosine %g", cos)
+	}
+	alone := product(quant, x[5*k:6*k])
+	close32(t, "alone", alone, got[5*n:6*n], 0)
+}

@@ -202,7 +202,7 @@ func TestGeneratedFresh(t *testing.T) {
 	for _, x := range []struct {
 		file string
 		args []string
-	}{{"gemm_amd64.s", []string{"gen_gemm.go"}}, {"blocks_amd64.s", []string{"gen_blocks.go"}}, {"elementwise_amd64.s", []string{"gen_elementwise.go", "s"}}, {"elementwise_amd64.go", []string{"gen_elementwise.go", "go"}}} {
+	}{{"gemm_amd64.s", []string{"gen_gemm.go"}}, {"int8_amd64.s", []string{"gen_int8.go"}}, {"blocks_amd64.s", []string{"gen_blocks.go"}}, {"elementwise_amd64.s", []string{"gen_elementwise.go", "s"}}, {"elementwise_amd64.go", []string{"gen_elementwise.go", "go"}}} {
 		want, err := exec.Command("go", append([]string{"run"}, x.args...)...).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -49,6 +49,15 @@ func UnpackColumn(dst, packed []float32, k, j int) {
 	}
 }
 
+// packRowsGo is the plain twin of packRows, from column from on.
+func packRowsGo(dst, src []float32, rows, from, k, ld int) {
+	for i := from; i < k; i++ {
+		for r := range rows {
+			dst[i*rows+r] = src[r*ld+i]
+		}
+	}
+}
+
 func pack16Go(dst, src []float32, from, k, ld int) {
 	for i := from; i < k; i++ {
 		row := dst[i*PanelWidth : (i+1)*PanelWidth]
@@ -75,7 +84,15 @@ type Gemm struct {
 	// C(i,j) is C[i*CRow+j].
 	C    []float32
 	CRow int
+	// Scratch, GemmScratch floats, lets Run pack A where that pays; nil = not.
+	Scratch []float32
 }
+
+// GemmScratch is the number of floats that Gemm.Scratch needs.
+const GemmScratch = blockM*blockK + 16
+
+// packPanels is the number of panels from which packing A pays.
+const packPanels = 16
 
 var zeros [PanelWidth]float32
 
@@ -120,6 +137,13 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 	for pass := range passes {
 		k0 := g.K * pass / passes
 		k1 := g.K * (pass + 1) / passes
+		packA := g.AK == 1 && p1-p0 >= packPanels && len(g.Scratch) >= GemmScratch && m1-m0 > 1
+		if packA {
+			for t := range tiles {
+				i0 := m0 + (m1-m0)*t/tiles
+				packRows(g.Scratch[(i0-m0)*(k1-k0):], g.A[i0*g.ARow+k0:], m0+(m1-m0)*(t+1)/tiles-i0, k1-k0, g.ARow)
+			}
+		}
 		for p := p0; p < p1; p++ {
 			w := min(PanelWidth, g.N-p*PanelWidth)
 			k, step := k0, k1-k0
@@ -144,7 +168,15 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 				for t := range tiles {
 					i0 := m0 + (m1-m0)*t/tiles
 					rows := m0 + (m1-m0)*(t+1)/tiles - i0
-					a.a = unsafe.Add(pa, 4*(i0*g.ARow+k*g.AK))
+					if packA {
+						a.a, a.aRow, a.aK = unsafe.Pointer(&g.Scratch[(i0-m0)*(k1-k0)+(k-k0)*rows]), 4, 4*rows
+						a.next, a.step = a.b, 0
+						if g.BK == 0 && p+1 < p1 && t < 4 { // four tiles fetch the next panel
+							a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*(g.K+t*(k1-k0)/4)), 64
+						}
+					} else {
+						a.a = unsafe.Add(pa, 4*(i0*g.ARow+k*g.AK))
+					}
 					c := unsafe.Add(pc, 4*(i0*g.CRow+p*PanelWidth))
 					if w == PanelWidth {
 						a.c, a.cLd = c, 4*g.CRow

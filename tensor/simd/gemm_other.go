@@ -16,8 +16,12 @@ type gemmArgs struct {
 	initLd int
 	c      unsafe.Pointer
 	cLd    int
+	next   unsafe.Pointer
+	step   int
 }
 
 func (g *gemmArgs) tile(rows int) { g.tileGo(rows) }
 
 func pack16(dst, src []float32, k, ld int) { pack16Go(dst, src, 0, k, ld) }
+
+func packRows(dst, src []float32, rows, k, ld int) { packRowsGo(dst, src, rows, 0, k, ld) }

@@ -52,6 +52,9 @@ func checkGemm(t *testing.T, m, n, k int, seed uint64) {
 			g.C = make([]float32, len(c))
 			copy(g.C, c)
 			panels := (n + 15) / 16
+			if seed%3 != 0 {
+				g.Scratch = make([]float32, GemmScratch)
+			}
 			g.Run(0, m/2, 0, panels)
 			g.Run(m/2, m, 0, panels/2)
 			g.Run(m/2, m, panels/2, panels)
@@ -87,9 +90,9 @@ func checkGemm(t *testing.T, m, n, k int, seed uint64) {
 func TestGemm(t *testing.T) {
 	seed := uint64(0)
 	for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 11, 13, 121} {
-		for _, n := range []int{1, 8, 15, 16, 17, 33, 50} {
+		for _, n := range []int{1, 8, 15, 16, 17, 50, 120, 201} {
 			for _, k := range []int{0, 1, 3, 4, 8, 31, 64, 385} {
-				if k == 0 || m*n*k < 60000 {
+				if k == 0 || m*n*k < 100000 {
 					checkGemm(t, m, n, k, seed)
 				}
 				seed++
@@ -97,12 +100,13 @@ func TestGemm(t *testing.T) {
 		}
 	}
 	checkGemm(t, 130, 40, 800, 4)
+	checkGemm(t, 130, 140, 800, 4)
 }
 
 func FuzzGemm(f *testing.F) {
 	f.Add(uint8(3), uint8(5), uint8(7), uint64(1))
 	f.Fuzz(func(t *testing.T, m, n, k uint8, seed uint64) {
-		checkGemm(t, int(m)%40+1, int(n)%70+1, int(k), seed)
+		checkGemm(t, int(m)%40+1, int(n)%200+1, int(k), seed)
 	})
 }
 
@@ -148,7 +152,7 @@ func BenchmarkGemm(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 1))
 			m, n, k := s[0], s[1], s[2]
-			g := Gemm{M: m, N: n, K: k, A: randomFloats(r, m*k), ARow: k, AK: 1, B: randomFloats(r, PackedLen(k, n)), C: make([]float32, m*n), CRow: n}
+			g := Gemm{M: m, N: n, K: k, A: randomFloats(r, m*k), ARow: k, AK: 1, B: randomFloats(r, PackedLen(k, n)), C: make([]float32, m*n), CRow: n, Scratch: make([]float32, GemmScratch)}
 			for b.Loop() {
 				g.Run(0, m, 0, (n+15)/16)
 			}

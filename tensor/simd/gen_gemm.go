@@ -160,6 +160,145 @@ func kernel(rows int, packed bool) {
 	p("RET")
 }
 
+// tile is kernel for A in its own panel [k][rows], where the loads of a step meet
+// different banks of the cache; it prefetches what follows at next+80 by next+88
+// bytes every four steps.
+func tile(rows int) {
+	sets := map[int]int{1: 4, 2: 2, 3: 2}[rows]
+	if sets == 0 {
+		sets = 1
+	}
+	fmt.Fprintf(w, "\n// func gemmTile%d(args *gemmArgs)\nTEXT ·gemmTile%d(SB), NOSPLIT, $0-8\n", rows, rows)
+	p("MOVQ args+0(FP), AX")
+	for _, x := range []struct {
+		off int
+		reg string
+	}{{0, "CX"}, {8, "SI"}, {32, "DI"}, {48, "R11"}, {56, "R12"}, {80, "R8"}, {88, "R9"}} {
+		p("MOVQ %d(AX), %s", x.off, x.reg)
+	}
+	for r := range rows {
+		p("VMOVUPS (R11), Y%d", 2*r)
+		p("VMOVUPS 32(R11), Y%d", 2*r+1)
+		if r < rows-1 {
+			p("ADDQ R12, R11")
+		}
+	}
+	for s := 1; s < sets; s++ {
+		for i := range 2 * rows {
+			y := s*2*rows + i
+			p("VXORPS Y%d, Y%d, Y%d", y, y, y)
+		}
+	}
+	one := func(u, set int) {
+		p("VMOVUPS %d(DI), Y12", 64*u)
+		p("VMOVUPS %d(DI), Y13", 64*u+32)
+		for r := range rows {
+			t := 14 + r%2
+			p("VBROADCASTSS %d(SI), Y%d", 4*(u*rows+r), t)
+			p("VFMADD231PS Y12, Y%d, Y%d", t, set+2*r)
+			p("VFMADD231PS Y13, Y%d, Y%d", t, set+2*r+1)
+		}
+	}
+	const unroll = 4
+	p("SUBQ $%d, CX", unroll)
+	p("JLT tail")
+	p("PCALIGN $32")
+	label("loop")
+	p("PREFETCHT1 (R8)")
+	p("ADDQ R9, R8")
+	for u := range unroll {
+		one(u, u%sets*2*rows)
+	}
+	p("ADDQ $%d, SI", 4*rows*unroll)
+	p("ADDQ $%d, DI", 64*unroll)
+	p("SUBQ $%d, CX", unroll)
+	p("JGE loop")
+	label("tail")
+	p("ADDQ $%d, CX", unroll)
+	p("JLE store")
+	label("rest")
+	one(0, 0)
+	p("ADDQ $%d, SI", 4*rows)
+	p("ADDQ $64, DI")
+	p("DECQ CX")
+	p("JNZ rest")
+	label("store")
+	for s := sets / 2; s >= 1; s /= 2 {
+		for t := range s {
+			for i := range 2 * rows {
+				p("VADDPS Y%d, Y%d, Y%d", (t+s)*2*rows+i, t*2*rows+i, t*2*rows+i)
+			}
+		}
+	}
+	p("MOVQ 64(AX), R11")
+	p("MOVQ 72(AX), R12")
+	for r := range rows {
+		p("VMOVUPS Y%d, (R11)", 2*r)
+		p("VMOVUPS Y%d, 32(R11)", 2*r+1)
+		if r < rows-1 {
+			p("ADDQ R12, R11")
+		}
+	}
+	p("VZEROUPPER")
+	p("RET")
+}
+
+// packA writes dst[8·k8][rows] = src[rows, 8·k8]. Each store of eight floats is
+// overlapped by the next; the last one writes 8-rows floats too many.
+func packA(rows int) {
+	fmt.Fprintf(w, "\n// func packA%d(dst, src *float32, k8, stride int)\nTEXT ·packA%d(SB), NOSPLIT, $0-32\n", rows, rows)
+	p("MOVQ dst+0(FP), DI")
+	p("MOVQ src+8(FP), SI")
+	p("MOVQ k8+16(FP), CX")
+	p("MOVQ stride+24(FP), DX")
+	p("LEAQ (SI)(DX*2), R9")
+	p("ADDQ DX, R9")
+	label("block")
+	for r := range 8 {
+		base, q := "SI", min(r, rows-1)
+		if q >= 3 {
+			base, q = "R9", q-3
+		}
+		if q == 0 {
+			p("VMOVUPS (%s), Y%d", base, r)
+		} else {
+			p("VMOVUPS (%s)(DX*%d), Y%d", base, q, r)
+		}
+	}
+	transposed()
+	for i := range 4 {
+		p("VPERM2F128 $0x20, Y%d, Y%d, Y%d", i+4, i, 8+i)
+	}
+	for i := range 4 {
+		p("VPERM2F128 $0x31, Y%d, Y%d, Y%d", i+4, i, 12+i)
+	}
+	for i := range 8 {
+		p("VMOVUPS Y%d, %d(DI)", 8+i, 4*rows*i)
+	}
+	p("ADDQ $32, SI")
+	p("ADDQ $32, R9")
+	p("ADDQ $%d, DI", 32*rows)
+	p("DECQ CX")
+	p("JNZ block")
+	p("VZEROUPPER")
+	p("RET")
+}
+
+// transposed does the work of an 8×8 transpose of Y0 … Y7 but for the last exchange
+// of halves, Y(i) with Y(i+4).
+func transposed() {
+	for i := 0; i < 8; i += 2 {
+		p("VUNPCKLPS Y%d, Y%d, Y%d", i+1, i, 8+i)
+		p("VUNPCKHPS Y%d, Y%d, Y%d", i+1, i, 9+i)
+	}
+	for i := 0; i < 8; i += 4 {
+		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 10+i, 8+i, i)
+		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 10+i, 8+i, i+1)
+		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 11+i, 9+i, i+2)
+		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 11+i, 9+i, i+3)
+	}
+}
+
 // transpose writes dst[k,16] = src[16 rows, k] for k a multiple of 8, as two
 // halves of eight rows.
 func transpose() {
@@ -177,17 +316,7 @@ func transpose() {
 		p("VMOVUPS %s, Y%d", a, r)
 		p("VMOVUPS %s, Y%d", b, r+4)
 	}
-	for i := 0; i < 8; i += 2 {
-		p("VUNPCKLPS Y%d, Y%d, Y%d", i+1, i, 8+i)
-		p("VUNPCKHPS Y%d, Y%d, Y%d", i+1, i, 9+i)
-	}
-	// Y8,Y9 rows 0,1; Y10,Y11 rows 2,3; Y12,Y13 rows 4,5; Y14,Y15 rows 6,7
-	for i := 0; i < 8; i += 4 {
-		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 10+i, 8+i, i)
-		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 10+i, 8+i, i+1)
-		p("VSHUFPS $0x44, Y%d, Y%d, Y%d", 11+i, 9+i, i+2)
-		p("VSHUFPS $0xEE, Y%d, Y%d, Y%d", 11+i, 9+i, i+3)
-	}
+	transposed()
 	for i := range 4 {
 		p("VPERM2F128 $0x20, Y%d, Y%d, Y8", i+4, i)
 		p("VPERM2F128 $0x31, Y%d, Y%d, Y9", i+4, i)
@@ -209,6 +338,10 @@ func main() {
 		for rows := 1; rows <= 6; rows++ {
 			kernel(rows, packed)
 		}
+	}
+	for rows := 1; rows <= 6; rows++ {
+		tile(rows)
+		packA(rows)
 	}
 	transpose()
 	w.Flush()

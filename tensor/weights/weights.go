@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"rag2/internal/mmapfile"
 )
@@ -183,7 +184,26 @@ func (f *File) Float32(name string) ([]float32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
 	}
+	f.release(i.data)
 	return out, nil
+}
+
+// release lets go of the pages of a tensor that was read: a model must not be in
+// memory twice while it is loaded.
+func (f *File) release(data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	at := uintptr(unsafe.Pointer(&data[0]))
+	for _, m := range f.maps {
+		b := m.Bytes()
+		if len(b) == 0 {
+			continue
+		}
+		if start := uintptr(unsafe.Pointer(&b[0])); at >= start && at < start+uintptr(len(b)) {
+			m.Advise(int(at-start), len(data), mmapfile.DontNeed)
+		}
+	}
 }
 
 // Close unmaps the files.

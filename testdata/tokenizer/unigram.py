@@ -1,7 +1,10 @@
 """Unigram (SentencePiece) and SentencePiece-BPE vocabularies with goldens of tokenizers and sentencepiece.
 
   unigram.py small           unigram.json (+ spiece.model of the same), nmt_nfkc.model.gz, spbpe.json and goldens (committed)
-  unigram.py train OUT TXT   a Unigram model of 8,000 pieces with nmt_nfkc, trained on a text file, as OUT/{spiece.model,tokenizer.json}
+  unigram.py train OUT TEXTS.jsonl   OUT/unigram/{spiece.model,tokenizer.json}: 8,000 pieces with nmt_nfkc, and
+                                     OUT/llama3/tokenizer.json: byte-level BPE of 8,000 tokens with Llama-3's pre-tokenizer
+  unigram.py ids OUT TEXTS.jsonl > F ids of every text by tokenizers and sentencepiece, with the seconds they took on stderr
+                                     (RAG2_TOKENIZER_GOLDENS=F RAG2_TOKENIZER_DIR=OUT go test ./models/tokenizer -run Parity)
 """
 import gzip, json, os, re, shutil, sys, tempfile
 here = os.path.dirname(os.path.abspath(__file__))
@@ -78,11 +81,35 @@ def small():
     plain = Tokenizer.from_str(json.dumps(j))
     golden("spbpe.golden.jsonl", lambda s: plain.encode(s, add_special_tokens=False).ids, EXTRA)
 
-def big(out, txt):
-    os.makedirs(out, exist_ok=True)
-    train(f"{out}/m", open(txt).read().split("\n"), 8000, normalization_rule_name="nmt_nfkc", input_sentence_size=200000, shuffle_input_sentence=True)
-    os.replace(f"{out}/m.model", f"{out}/spiece.model")
-    convert(f"{out}/spiece.model").backend_tokenizer.save(f"{out}/tokenizer.json", pretty=False)
+def lines(path):
+    for l in open(path): yield json.loads(l)["text"]
+
+def big(out, path):
+    os.makedirs(f"{out}/unigram", exist_ok=True); os.makedirs(f"{out}/llama3", exist_ok=True)
+    sample = [" ".join(t.split())[:2000] for i, t in enumerate(lines(path)) if i % 4 == 0]
+    train(f"{out}/unigram/m", sample, 8000, normalization_rule_name="nmt_nfkc", input_sentence_size=100000, shuffle_input_sentence=True)
+    os.replace(f"{out}/unigram/m.model", f"{out}/unigram/spiece.model")
+    convert(f"{out}/unigram/spiece.model").backend_tokenizer.save(f"{out}/unigram/tokenizer.json", pretty=False)
+    b = Tokenizer.from_file(os.path.join(here, "llama3.json")); pre = b.pre_tokenizer
+    b = Tokenizer(models.BPE(ignore_merges=True)); b.pre_tokenizer = pre; b.decoder = decoders.ByteLevel()
+    b.train_from_iterator(sample, trainers.BpeTrainer(vocab_size=8000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"], show_progress=False))
+    b.save(f"{out}/llama3/tokenizer.json", pretty=False)
+
+def ids(out, path):
+    import time
+    toks = {}
+    for k in ("unigram", "llama3"):
+        j = json.load(open(f"{out}/{k}/tokenizer.json"))
+        j["added_tokens"] = [a for a in j["added_tokens"] if k == "unigram" and a["content"] == "<unk>"]  # texts never hold control tokens
+        if k == "unigram": j["post_processor"] = None
+        t = Tokenizer.from_str(json.dumps(j)); toks[k] = lambda s, t=t: t.encode(s, add_special_tokens=False).ids
+    p = spm.SentencePieceProcessor(model_file=f"{out}/unigram/spiece.model"); toks["spiece"] = p.encode
+    all = list(lines(path))
+    for k, f in toks.items():
+        start = time.time(); got = [f(s) for s in all]
+        print(f"{k}: {len(all)} texts, {sum(len(s.encode()) for s in all) / 1e6:.1f} MB in {time.time() - start:.1f} s", file=sys.stderr)
+        for s, i in zip(all, got): print(json.dumps({"model": k, "text": s, "ids": i}))
 
 if sys.argv[1] == "small": os.chdir(here); small()
-else: big(sys.argv[2], sys.argv[3])
+elif sys.argv[1] == "train": big(sys.argv[2], sys.argv[3])
+else: ids(sys.argv[2], sys.argv[3])

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"rag2/hnsw"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) indexPlan() *cobra.Command {
+	var o hnsw.PlanOptions
+	var codes string
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "say what an index will take: bytes on disk and in memory, predicted times",
+		Long:  "Say what an index will take. Without --rows: the four corpora of the RAG² paper. Times are predicted from constants\nmeasured on one machine, not measured here.",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			var err error
+			if o.Codes, err = hnsw.ParseCodes(codes); err != nil {
+				return usageError{err}
+			}
+			type plan struct {
+				Name string `json:"name"`
+				*hnsw.PlanReport
+			}
+			jobs := hnsw.PaperCorpora
+			if o.Rows > 0 {
+				jobs = slices.Clone(jobs[:1])
+				jobs[0].Name, jobs[0].Rows = "index", o.Rows
+			}
+			var ps []plan
+			var disk, ram int64
+			for _, j := range jobs {
+				o := o
+				o.Rows = j.Rows
+				r, err := hnsw.Plan(o)
+				if err != nil {
+					return usageError{err}
+				}
+				disk, ram = disk+r.Disk, ram+r.RAM
+				ps = append(ps, plan{j.Name, r})
+			}
+			if a.json {
+				return printJSON(ps)
+			}
+			for _, p := range ps {
+				fmt.Printf("%s\n%s\n", p.Name, p.PlanReport)
+			}
+			if len(ps) > 1 {
+				fmt.Printf("all: %.1f GiB on disk, %.1f GiB resident\n", float64(disk)/(1<<30), float64(ram)/(1<<30))
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Rows, "rows", 0, "passages (default: the paper's corpora)")
+	f.IntVar(&o.Dim, "dim", 768, "dimensions of the vectors")
+	f.IntVar(&o.M, "graph-m", 16, "neighbours per node of the graph")
+	f.StringVar(&codes, "codes", "1bit", codesUsage)
+	f.BoolVar(&o.Half, "half", false, "vectors are float16 on disk")
+	f.Float64Var(&o.GraphCached, "graph-cached", 0.25, "share of the graph's lowest level that stays in memory")
+	f.DurationVar(&o.Disk, "disk-latency", 100*time.Microsecond, "time of a random 4 KiB read")
+	return c
+}
+
+const codesUsage = "what a search reads first: none (the vectors), int8, 4bit, 1bit; vectors then only rescore"
+
+func (a *app) indexTune() *cobra.Command {
+	var s stack
+	var qf questionFlags
+	var o hnsw.TuneOptions
+	c := &cobra.Command{
+		Use:   "tune NAME",
+		Short: "choose the search width that reaches a recall on real questions, and keep it",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			qs, err := qf.read(nil)
+			if err != nil {
+				return err
+			}
+			if _, err := a.data().Manifest(args[0]); err != nil {
+				return err
+			}
+			defer s.close()
+			if err := s.openEncoder(a); err != nil {
+				return err
+			}
+			x, err := a.data().Open(args[0], s.enc.Fingerprint())
+			if err != nil {
+				return err
+			}
+			defer x.Close()
+			// A sample is enough, and the same one every time.
+			rand.New(rand.NewPCG(1, 1)).Shuffle(len(qs), func(i, j int) { qs[i], qs[j] = qs[j], qs[i] })
+			var texts []string
+			for _, q := range qs[:min(len(qs), 1000)] {
+				texts = append(texts, q.Render())
+			}
+			vs, _, err := s.enc.EncodeQueries(c.Context(), texts)
+			if err != nil {
+				return err
+			}
+			r, err := x.Index.Tune(c.Context(), vs, o)
+			if err != nil {
+				return err
+			}
+			if err := hnsw.SaveSettings(x.Index.Path(), r.Settings); err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(r)
+			}
+			fmt.Printf("%s: ef %d, rescore %d: recall@%d %.4f on %d questions\n", args[0], r.Settings.Ef, r.Settings.Rescore, r.Settings.K, r.Settings.Recall, len(vs))
+			return nil
+		},
+	}
+	s.encoderFlags(c)
+	qf.define(c)
+	c.Flags().Float64Var(&o.Recall, "recall", 0.95, "share of the true nearest passages that a search must find")
+	c.Flags().IntVar(&o.K, "at", 10, "of how many nearest passages")
+	return c
+}
+
+func (a *app) indexRepair() *cobra.Command {
+	return &cobra.Command{
+		Use:   "repair NAME",
+		Short: "mend an index whose vectors are whole: damaged lists and unreachable nodes",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := a.data().Manifest(args[0])
+			if err != nil {
+				return err
+			}
+			unlock, err := a.data().Lock(args[0])
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			dir, err := a.data().DataDir(m)
+			if err != nil {
+				return err
+			}
+			r, err := hnsw.Repair(c.Context(), filepath.Join(dir, "graph.hnsw"), filepath.Join(dir, "vectors.npy"))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(r)
+			}
+			fmt.Printf("%s: %+v\n", args[0], *r)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+// The commands that turn JSON lines into JSON lines.
+func TestLineCommands(t *testing.T) {
+	env := []string{"RAG2_HOME=" + t.TempDir(), "RAG2_ENGINE=native"}
+	lines := func(r result, n int) (out []map[string]any) {
+		t.Helper()
+		if r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		for l := range strings.Lines(r.out) {
+			var m map[string]any
+			if err := json.Unmarshal([]byte(l), &m); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, m)
+		}
+		if len(out) != n {
+			t.Fatalf("%d lines, want %d: %s", len(out), n, r.out)
+		}
+		return
+	}
+	for _, m := range lines(call(t, env, "\ufeff{\"text\":\"the patient\"}\r\n\n{\"text\":\"a\",\"pair\":\"b\"}", "tokenize", "--model", abs(t, tiny), "--tokens"), 2) {
+		if len(m["ids"].([]any)) < 3 || len(m["tokens"].([]any)) != len(m["ids"].([]any)) {
+			t.Errorf("%v", m)
+		}
+	}
+	v := lines(call(t, env, `{"text":"rare"}`+"\n"+`{"text":"rare"}`, "embed", "--encoder", abs(t, tiny)), 2)
+	if len(v[0]["vector"].([]any)) != 32 || v[0]["vector"].([]any)[0] != v[1]["vector"].([]any)[0] {
+		t.Errorf("%v", v)
+	}
+	lines(call(t, env, `{"title":"rare","text":"x"}`, "embed", "--encoder", abs(t, tiny), "--article"), 1)
+	if m := lines(call(t, env, `{"query":"rare","texts":["a","b","c"]}`, "rerank", "--cross-encoder", abs(t, tiny)), 1); len(m[0]["order"].([]any)) != 3 {
+		t.Errorf("%v", m)
+	}
+	lines(call(t, env, `{"prompt":"why?"}`, "generate", "--llm", abs(t, tinyLLM), "--max-new-tokens", "3"), 1)
+	m := lines(call(t, env, `{"messages":[{"role":"user","content":"why?"}],"continuation":"the patient"}`, "logprobs", "--llm", abs(t, tinyLLM)), 1)[0]
+	if p := m["perplexity"].(float64); p < 1 || math.IsInf(p, 0) || len(m["tokens"].([]any)) != len(m["logprobs"].([]any)) {
+		t.Errorf("%v", m)
+	}
+	for _, args := range [][]string{{"embed", "--encoder", abs(t, tiny)}, {"tokenize", "--model", abs(t, tiny)}} {
+		if r := call(t, env, "{\"text\":\"a\"}\n{broken", args...); r.code != 2 || !strings.Contains(r.err, "line 2") {
+			t.Errorf("%v: %+v", args, r)
+		}
+		if r := call(t, env, `{"texts":"a"}`, args...); r.code != 2 {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := call(t, env, "", "rerank"); r.code != 2 {
+		t.Errorf("%+v", r)
+	}
+}

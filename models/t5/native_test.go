@@ -1,0 +1,3 @@
+package t5
+
+import _ "rag2/tensor/native" // one of the engines under test

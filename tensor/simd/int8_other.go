@@ -1,0 +1,22 @@
+//go:build !amd64
+
+package simd
+
+import "unsafe"
+
+type int8Args struct {
+	k8       int
+	a        unsafe.Pointer
+	aRow     int
+	b        unsafe.Pointer
+	c        unsafe.Pointer
+	cLd      int
+	sums     unsafe.Pointer
+	scale    unsafe.Pointer
+	zero     unsafe.Pointer
+	rowScale unsafe.Pointer
+}
+
+func (g *int8Args) tile(rows int) { g.tileGo(rows) }
+
+func quantizeRow(dst []byte, x []float32, inv, zero float32) { quantizeGo(dst, x, inv, zero) }

@@ -1,0 +1,132 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func int8Rows(m, k int) *Int8Rows {
+	return &Int8Rows{K: k, Data: make([]byte, m*RowBytes(k)), Scale: make([]float32, m), Zero: make([]int32, m)}
+}
+
+// The product is exact for the quantised integers, also at the extremes that would
+// saturate 16 bits if a bit more were used.
+func TestInt8Exact(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for _, s := range [][3]int{{1, 1, 1}, {2, 17, 7}, {3, 16, 8}, {5, 40, 33}, {9, 31, 100}, {4, 16, 3072}} {
+		m, n, k := s[0], s[1], s[2]
+		for _, extreme := range []bool{false, true} {
+			b, a := randomFloats(r, k*n), randomFloats(r, m*k)
+			if extreme {
+				for i := range b {
+					b[i] = float32(1 - i%2*2)
+				}
+				for i := range a {
+					a[i] = 1 // all at the upper end
+				}
+			}
+			w := QuantizeWeights(b, k, n, n, 1)
+			q := int8Rows(m, k)
+			for i := range m {
+				q.Set(i, a[i*k:(i+1)*k])
+			}
+			c := make([]float32, m*n)
+			panels := (n + 15) / 16
+			w.Run(q, c, n, 0, m, 0, panels)
+			for i := range m {
+				for j := range n {
+					want := 0.0
+					for l := range k {
+						v := w.Data[j/16*16*int8K(k)+(l/4*16+j%16)*4+l%4]
+						if v > 63 || v < -63 {
+							t.Fatalf("weight %d", v)
+						}
+						x := q.Data[i*RowBytes(k)+l]
+						if x > 127 {
+							t.Fatalf("activation %d", x)
+						}
+						want += float64(v) * float64(int32(x)-q.Zero[i])
+					}
+					want *= float64(w.Scale[j]) * float64(q.Scale[i])
+					if d := math.Abs(float64(c[i*n+j]) - want); d > 1e-5*(1+math.Abs(want)) {
+						t.Fatalf("%v extreme %v: c[%d,%d] = %g, want %g", s, extreme, i, j, c[i*n+j], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Quantisation is close, and a row does not depend on the others.
+func TestInt8Accuracy(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 7))
+	const m, n, k = 9, 64, 768
+	b, a := randomFloats(r, k*n), randomFloats(r, m*k)
+	w := QuantizeWeights(b, k, n, n, 1)
+	q, one := int8Rows(m, k), int8Rows(1, k)
+	c, d := make([]float32, m*n), make([]float32, n)
+	for i := range m {
+		q.Set(i, a[i*k:(i+1)*k])
+	}
+	w.Run(q, c, n, 0, m, 0, n/16)
+	var dot, x2, y2 float64
+	for i := range m {
+		one.Set(0, a[i*k:(i+1)*k])
+		w.Run(one, d, n, 0, 1, 0, n/16)
+		for j := range n {
+			if d[j] != c[i*n+j] {
+				t.Fatalf("row %d alone differs", i)
+			}
+			want := 0.0
+			for l := range k {
+				want += float64(a[i*k+l]) * float64(b[l*n+j])
+			}
+			dot += want * float64(d[j])
+			x2 += want * want
+			y2 += float64(d[j]) * float64(d[j])
+		}
+	}
+	if cos := dot / math.Sqrt(x2*y2); cos < 0.999 {
+		t.Errorf("cosine %g", cos)
+	}
+}
+
+func TestInt8Awkward(t *testing.T) {
+	for _, x := range [][]float32{make([]float32, 40), {1e-45, 0}, {3e38, -3e38}, {inf, 1}, {nan, 1}, {5, 5, 5}, {-5, -5}} {
+		q := int8Rows(1, len(x))
+		q.Set(0, x)
+		for i, v := range x {
+			got := q.Scale[0] * float32(int32(q.Data[i])-q.Zero[0])
+			finite := v-v == 0 && x[0]-x[0] == 0 && float64(x[0])-float64(x[1]) < 3.4e38
+			if finite && math.Abs(float64(got-v)) > 0.01*math.Abs(float64(v))+1e-30 {
+				t.Errorf("%v: %g became %g", x, v, got)
+			}
+			if !finite && x[0] != 3e38 && got == got {
+				t.Errorf("%v: not a number became %g", x, got)
+			}
+		}
+	}
+}
+
+func BenchmarkInt8(b *testing.B) {
+	for _, s := range [][3]int{{1024, 768, 768}, {1024, 768, 3072}, {32, 768, 768}} {
+		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(1, 1))
+			m, n, k := s[0], s[1], s[2]
+			w := QuantizeWeights(randomFloats(r, k*n), k, n, n, 1)
+			q, c := int8Rows(m, k), make([]float32, m*n)
+			a := randomFloats(r, k)
+			for i := range m {
+				q.Set(i, a)
+			}
+			for b.Loop() {
+				for i := 0; i < m; i += 64 {
+					w.Run(q, c[i*n:], n, i, min(m, i+64), 0, (n+15)/16)
+				}
+			}
+			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
+		})
+	}
+}
