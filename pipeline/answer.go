@@ -52,10 +52,8 @@ func (p *Pipeline) Ask(ctx context.Context, q Question, o Options, obs Observer)
 		return nil, fmt.Errorf("%w: answer mode %q needs options and a model that gives log-probabilities of given tokens", ErrOptions, r.o.Mode)
 	}
 	if remote, ok := p.Generator.(interface{ ProbeScores(context.Context) error }); ok && r.o.Mode == AnswerLogprob {
-		if err := remote.ProbeScores(ctx); errors.Is(err, llm.ErrNoScores) {
-			return nil, fmt.Errorf("%w: answer mode %q: %w", ErrOptions, r.o.Mode, err)
-		} else if err != nil {
-			return nil, err
+		if err := remote.ProbeScores(ctx); err != nil {
+			return nil, fmt.Errorf("answer mode %q: %w", r.o.Mode, err)
 		}
 	}
 	t := startTimer()
