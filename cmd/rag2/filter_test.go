@@ -25,7 +25,7 @@ func TestFilterAndRerankerCommands(t *testing.T) {
 		{"filter", "relabel", labels, "--tau", "0.5", "--out", labels + "2"},
 		{"filter", "report", labels, "--compare", labels + "2", "--out", page},
 		{"filter", "export", labels, "--out", dir},
-		{"reranker", "train", "--file", groups, "--base", abs(t, tiny), "--out", filepath.Join(dir, "x"), "--batch", "4", "--negatives", "1", "--max-tokens", "32", "--lr", "1e-3"},
+		{"reranker", "train", "--groups", groups, "--base", abs(t, tiny), "--out", filepath.Join(dir, "x"), "--batch", "4", "--negatives", "1", "--max-tokens", "32", "--lr", "1e-3"},
 	} {
 		if r := call(t, env, "", args...); r.code != 0 {
 			t.Fatalf("%v: %+v", args, r)
@@ -39,7 +39,7 @@ func TestFilterAndRerankerCommands(t *testing.T) {
 	for _, args := range [][]string{
 		{"filter", "label"}, {"filter", "label", "--file", qs, "--out", labels}, {"filter", "relabel", labels, "--tau", "x"},
 		{"filter", "relabel", labels, "--tau-population", "x"}, {"filter", "report", labels}, {"reranker", "train"},
-		{"reranker", "train", "--file", groups, "--base", abs(t, tiny), "--out", dir, "--lr", "-1"},
+		{"reranker", "train", "--groups", groups, "--base", abs(t, tiny), "--out", dir, "--lr", "-1"},
 	} {
 		if r := call(t, env, "", args...); r.code != exitUsage {
 			t.Errorf("%v: %+v", args, r)
