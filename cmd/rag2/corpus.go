@@ -168,9 +168,21 @@ func (a *app) names(args []string) ([]string, error) {
 }
 
 func (a *app) corpusVerify() *cobra.Command {
+	return a.verify("reread every passage and compare with the manifest", "passages", func(c *cobra.Command, name string) (int, error) {
+		m, err := a.data().Manifest(name)
+		if err != nil {
+			return 0, err
+		}
+		return m.Passages, a.verifyStore(c, m)
+	})
+}
+
+// verify is a command that checks corpora one by one and reports on all of them. An
+// unknown corpus is an error of the call; damage is not, and the next one is checked.
+func (a *app) verify(short, unit string, check func(c *cobra.Command, name string) (count int, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify [NAME...]",
-		Short: "reread every passage and compare with the manifest",
+		Short: short,
 		RunE: func(c *cobra.Command, args []string) error {
 			names, err := a.names(args)
 			if err != nil {
@@ -178,24 +190,20 @@ func (a *app) corpusVerify() *cobra.Command {
 			}
 			vs := []verdict{}
 			for _, n := range names {
-				v := verdict{Name: n}
-				m, err := a.data().Manifest(n)
+				count, err := check(c, n)
 				if errors.Is(err, home.ErrNoCorpus) {
 					return err
-				}
-				if err == nil {
-					v.Count = m.Passages
-					err = a.verifyStore(c, m)
 				}
 				if c.Context().Err() != nil {
 					return c.Context().Err()
 				}
-				if v.OK = err == nil; err != nil {
+				v := verdict{Name: n, OK: err == nil, Count: count}
+				if err != nil {
 					v.Error = err.Error()
 				}
 				vs = append(vs, v)
 			}
-			return a.report(vs, "passages")
+			return a.report(vs, unit)
 		},
 	}
 }
@@ -327,35 +335,12 @@ func (a *app) indexInspect() *cobra.Command {
 }
 
 func (a *app) indexVerify() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify [NAME...]",
-		Short: "reread vectors and graphs: checksums, neighbours, reachability",
-		RunE: func(c *cobra.Command, args []string) error {
-			names, err := a.names(args)
-			if err != nil {
-				return err
-			}
-			vs := []verdict{}
-			for _, n := range names {
-				if _, err := a.data().Manifest(n); errors.Is(err, home.ErrNoCorpus) {
-					return err
-				}
-				v := verdict{Name: n}
-				x, err := a.data().Open(n, "")
-				if err == nil {
-					v.Count = x.Index.Len()
-					err = x.Index.Verify(c.Context())
-					x.Close()
-				}
-				if c.Context().Err() != nil {
-					return c.Context().Err()
-				}
-				if v.OK = err == nil; err != nil {
-					v.Error = err.Error()
-				}
-				vs = append(vs, v)
-			}
-			return a.report(vs, "vectors")
-		},
-	}
+	return a.verify("reread vectors and graphs: checksums, neighbours, reachability", "vectors", func(c *cobra.Command, name string) (int, error) {
+		x, err := a.data().Open(name, "")
+		if err != nil {
+			return 0, err
+		}
+		defer x.Close()
+		return x.Index.Len(), x.Index.Verify(c.Context())
+	})
 }
