@@ -249,21 +249,6 @@ func (s *dotStep) run(x *execution) {
 	x.panels, x.blocks, x.int8 = nil, nil, nil
 }
 
-// prepareBlocks sums the rows of A when they are few enough for MatVec.
-func (s *dotStep) prepareBlocks(x *execution) {
-	if s.m > 2 || s.a.col != 1 {
-		return
-	}
-	per := s.k / simd.BlockColumns
-	if len(x.sums) < s.m*per {
-		x.sums = make([]float32, s.m*per)
-	}
-	a := s.from(x, &s.a, 0)
-	for r := range s.m {
-		simd.BlockSums(x.sums[r*per:], a[r*s.a.row:r*s.a.row+s.k])
-	}
-}
-
 // packJob packs B of all batches.
 type packJob dotStep
 
