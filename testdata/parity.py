@@ -31,7 +31,8 @@ with torch.no_grad():
     rows = []
     for a, b in zip(texts, texts[1:] + texts[:1]):
         e = t(a, return_tensors="pt", truncation=True, max_length=256); h = m.bert(input_ids=e["input_ids"]).last_hidden_state[0, 0]
-        rows.append({"text": a, "ids": e["input_ids"][0].tolist(), "cls": h.tolist()})
+        p = t(a, b, return_tensors="pt", truncation="longest_first", max_length=256)
+        rows.append({"text": a, "ids": e["input_ids"][0].tolist(), "cls": h.tolist(), "pair": p["input_ids"][0].tolist(), "types": p["token_type_ids"][0].tolist(), "logit": m(**p).logits[0].tolist()})
 write("bert", "wordpiece", rows)
 for name, kw in (("t5", dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_decoder_layers=8, num_heads=6)), ("t5wide", dict(d_model=1024, d_kv=64, d_ff=2816, num_layers=2, num_decoder_layers=2, num_heads=16))):
     t = tok("unigram", unk_token="<unk>", eos_token="</s>", pad_token="<pad>")

@@ -116,5 +116,5 @@ func parseUnigram(path string, b []byte) (Tokenizer, error) {
 }
 
 func (u *Unigram) finishErr(path string) error {
-	return u.finish(path, func(id int) bool { return !u.isSpecial[int32(id)] && int32(id) != u.unk })
+	return u.finish(path, func(id int) bool { return !u.isSpecial[int32(id)] && int32(id) != u.unk }, func(int) bool { return true })
 }
