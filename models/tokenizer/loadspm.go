@@ -63,7 +63,7 @@ func byteIDs(vocab map[string]int32) []int32 {
 }
 
 // parseUnigram reads a tokenizer.json of model type Unigram.
-func parseUnigram(path string, b []byte) (Tokenizer, error) {
+func parseUnigram(path string, b []byte) (framed, error) {
 	var f spmJSON
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, vocabError(path, "%v", err)

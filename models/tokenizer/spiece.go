@@ -48,7 +48,7 @@ const (
 // precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4,
 // escape_whitespaces 5).
 func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
-	u := &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, single: true, prepended: true,
+	u := &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, float: true, prepended: true,
 		spm: &spmNormalizer{dummyPrefix: true, trim: true}}
 	var types []int
 	escape, model := true, 1

@@ -33,7 +33,7 @@ type Unigram struct {
 	unk       int32
 	unkScore  float64
 	bytes     []int32 // ids of <0x00> … <0xFF>, nil = no byte fallback
-	single    bool    // sums are kept as float32, as SentencePiece does; else float64
+	float     bool    // sums are kept as float32, as SentencePiece does; else float64
 	post      template
 
 	normalizers []normalizer   // of tokenizer.json
@@ -96,7 +96,7 @@ func (u *Unigram) finish(path string, matchable, scored func(id int) bool) error
 }
 
 func (u *Unigram) round(x float64) float64 {
-	if u.single {
+	if u.float {
 		return float64(float32(x))
 	}
 	return x
@@ -205,7 +205,7 @@ func (u *Unigram) viterbi(dst []int32, s *scratch, text []byte) []int32 {
 			_, width = utf8.DecodeRune(text[at:])
 		}
 		here := cells[at].score
-		if u.single && math.Abs(here) > scoreReset {
+		if u.float && math.Abs(here) > scoreReset {
 			for i := at; i <= far; i++ {
 				if i == at || cells[i].start >= 0 {
 					cells[i].score = u.round(cells[i].score - here)
@@ -275,12 +275,16 @@ func (u *Unigram) appendUnknown(out []int32, text []byte) []int32 {
 
 // EncodeSingle implements Tokenizer with the model's template (T5: text </s>).
 func (u *Unigram) EncodeSingle(text string, maxLen int) Encoding {
-	return u.post.encodeSingle(u.AppendPlain(nil, text), maxLen)
+	return u.single(u.AppendPlain(nil, text), maxLen)
 }
+
+func (u *Unigram) single(ids []int32, maxLen int) Encoding { return u.post.encodeSingle(ids, maxLen) }
+
+func (u *Unigram) pair(a, b []int32, maxLen int) Encoding { return u.post.encodePair(a, b, maxLen) }
 
 // EncodePair implements Tokenizer with the model's template (T5: a </s> b </s>).
 func (u *Unigram) EncodePair(a, b string, maxLen int) Encoding {
-	return u.post.encodePair(u.AppendPlain(nil, a), u.AppendPlain(nil, b), maxLen)
+	return u.pair(u.AppendPlain(nil, a), u.AppendPlain(nil, b), maxLen)
 }
 
 // SplitSpecial implements Tokenizer.
