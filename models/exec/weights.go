@@ -2,9 +2,11 @@ package exec
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -145,6 +147,9 @@ func (x *Weights) Buffers(device int, use func(name string) bool) ([]backends.Bu
 			})
 		}
 		err := g.Wait()
+		if _, ok := x.backend.(adopter); !ok {
+			debug.FreeOSMemory() // the host's copies are garbage now
+		}
 		if device == 0 {
 			for _, i := range missing {
 				if have[i] != nil {
@@ -193,6 +198,21 @@ func (x *Weights) load(device, i int) (backends.Buffer, error) {
 		}
 		x.file.Release(t.File)
 		return b, nil
+	}
+	if s.DType == dtypes.BFloat16 && info.DType == weights.BF16 && t.Heads == 0 {
+		half := make([]bfloat16.BFloat16, info.Len())
+		err := mmapfile.Guard(func() error {
+			raw, err := x.file.Raw(t.File)
+			for j := range half {
+				half[j] = bfloat16.BFloat16(binary.LittleEndian.Uint16(raw[2*j:]))
+			}
+			return err
+		})
+		if err != nil {
+			return fail(err)
+		}
+		x.file.Release(t.File)
+		return UploadTo(x.backend, device, half, s)
 	}
 	v, err := x.file.Float32(t.File)
 	if err != nil {
