@@ -107,7 +107,7 @@ func (x *CrossEncoder) read(dir string, freezeEmbeddings bool, freezeLayers int,
 // size texts, whose first is the right one. Inputs are ids, types [batch, length] and
 // lens [batch]; batch is a multiple of size.
 func (x *CrossEncoder) GroupLoss(size int) Loss {
-	return func(w map[string]*graph.Node, in []*graph.Node) *graph.Node {
+	return func(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
 		logits := graph.Reshape(x.Config.Build(w, bert.Classifier, in[0], in[1], in[2]), -1, size)
 		top := graph.StopGradient(graph.ReduceAndKeep(logits, graph.ReduceMax, -1))
 		shifted := graph.Sub(logits, top)
@@ -120,7 +120,7 @@ func (x *CrossEncoder) GroupLoss(size int) Loss {
 // PairLoss is the mean logistic loss of single pairs; a fourth input, int32 [batch],
 // holds 1 for positives and 0 for negatives.
 func (x *CrossEncoder) PairLoss() Loss {
-	return func(w map[string]*graph.Node, in []*graph.Node) *graph.Node {
+	return func(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
 		z := graph.Reshape(x.Config.Build(w, bert.Classifier, in[0], in[1], in[2]), -1)
 		y := graph.ConvertDType(in[3], dtypes.Float32)
 		// max(z,0) − z·y + log(1 + exp(−|z|))

@@ -1,0 +1,100 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/gomlx/pkg/core/graph"
+)
+
+// LoRA adds to matrices W the trained product (Alpha/Rank)·B·A of two thin ones (Hu et
+// al., 2021) and keeps W. A is [Rank, in], drawn so that B·A has the scale of the usual
+// initialisation; B is [out, Rank] and begins at 0.
+type LoRA struct {
+	Rank  int
+	Alpha float64
+}
+
+// lowRank is what is added to one matrix.
+type lowRank struct {
+	a, b  *Param
+	scale float64
+}
+
+// suffixes of the parameters' names, as the PEFT library writes them.
+const (
+	loraA = ".lora_A.weight"
+	loraB = ".lora_B.weight"
+)
+
+// Validate says what is wrong.
+func (l LoRA) Validate() error {
+	if l.Rank < 1 || l.Rank > 1024 || !(l.Alpha > 0 && l.Alpha < 1e6) {
+		return fmt.Errorf("LoRA of rank %d with alpha %g", l.Rank, l.Alpha)
+	}
+	return nil
+}
+
+// Apply freezes every parameter but those that keep names whole, and gives the matrices
+// that match names a low-rank addition. It returns params with the new parameters at
+// the end.
+func (l LoRA) Apply(params []*Param, match, keep func(name string) bool, seed uint64) ([]*Param, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(seed, 3))
+	out := slices.Clone(params)
+	n := 0
+	for _, p := range params {
+		if keep(p.Name) {
+			continue
+		}
+		p.Frozen = true
+		if len(p.Dims) != 2 || !match(p.Name) {
+			continue
+		}
+		stem := strings.TrimSuffix(p.Name, ".weight")
+		a := &Param{Name: stem + loraA, Dims: []int{l.Rank, p.Dims[1]}, Value: make([]float32, l.Rank*p.Dims[1])}
+		b := &Param{Name: stem + loraB, Dims: []int{p.Dims[0], l.Rank}, Value: make([]float32, p.Dims[0]*l.Rank)}
+		bound := 1 / math.Sqrt(float64(p.Dims[1]))
+		for i := range a.Value {
+			a.Value[i] = float32((2*rng.Float64() - 1) * bound)
+		}
+		p.lora = &lowRank{a, b, l.Alpha / float64(l.Rank)}
+		out = append(out, a, b)
+		n++
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("LoRA: no matrix of the network matches")
+	}
+	return out, nil
+}
+
+// add is the matrix that the network uses.
+func (r *lowRank) add(w map[string]*graph.Node, name string) *graph.Node {
+	d := graph.DotGeneral(w[r.b.Name], []int{1}, nil, w[r.a.Name], []int{0}, nil)
+	return graph.Add(w[name], graph.MulScalar(d, r.scale))
+}
+
+// Merged is the parameter's value with its low-rank addition.
+func (p *Param) Merged() []float32 {
+	if p.lora == nil {
+		return p.Value
+	}
+	r := p.lora
+	rank, in := r.a.Dims[0], r.a.Dims[1]
+	out := slices.Clone(p.Value)
+	for i := range p.Dims[0] {
+		row := out[i*in : (i+1)*in]
+		for k := range rank {
+			f := r.scale * float64(r.b.Value[i*rank+k])
+			for j := range row {
+				row[j] += float32(f * float64(r.a.Value[k*in+j]))
+			}
+		}
+	}
+	return out
+}
