@@ -43,7 +43,11 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 		y := graph.DotGeneral(x, []int{1}, nil, w[n+".weight"], []int{1}, nil)
 		return graph.Add(y, graph.Reshape(w[n+".bias"], 1, y.Shape().Dimensions[1]))
 	}
-	x = norm(x, "embeddings.LayerNorm")
+	drop := c.Drop
+	if drop == nil {
+		drop = func(x *graph.Node) *graph.Node { return x }
+	}
+	x = drop(norm(x, "embeddings.LayerNorm"))
 
 	// mask is true at real tokens: [batch, 1, 1, length]
 	idx := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
@@ -57,11 +61,11 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 		q, k, v := heads("attention.self.query"), heads("attention.self.key"), heads("attention.self.value")
 		s := graph.Einsum("blnd,bmnd->bnlm", q, k)
 		s = graph.MulScalar(s, 1/math.Sqrt(float64(d)))
-		a := graph.Softmax(graph.Where(mask, s, minus), -1)
+		a := drop(graph.Softmax(graph.Where(mask, s, minus), -1))
 		ctx := graph.Einsum("bnlm,bmnd->blnd", a, v)
-		y := linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense")
+		y := drop(linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense"))
 		x = norm(graph.Add(x, y), p+"attention.output.LayerNorm")
-		y = linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense")
+		y = drop(linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense"))
 		x = norm(graph.Add(x, y), p+"output.LayerNorm")
 	}
 	x = graph.Reshape(x, batch, length, h)
@@ -73,7 +77,7 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	}
 	cls := graph.Reshape(graph.Slice(x, graph.AxisRange(), graph.AxisRange(0, 1), graph.AxisRange()), batch, h)
 	if head == Classifier {
-		cls = linear(graph.Tanh(linear(cls, "pooler.dense")), "classifier")
+		cls = linear(drop(graph.Tanh(linear(cls, "pooler.dense"))), "classifier")
 	}
 	return cls
 }

@@ -21,7 +21,7 @@ const masked = -1e30
 func (c Config) Encode(w Weights, ids, lens *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1]
-	x := embed(w["shared"], ids)
+	x := c.drop(embed(w["shared"], ids))
 	bias := c.bias(g, w["enc.bias"], L, true)
 	bias = graph.BroadcastToDims(graph.Reshape(bias, 1, c.Heads, L, L), B, c.Heads, L, L)
 	mask := graph.BroadcastToDims(graph.Reshape(inside(lens, L), B, 1, 1, L), B, c.Heads, L, L)
@@ -29,10 +29,10 @@ func (c Config) Encode(w Weights, ids, lens *graph.Node) *graph.Node {
 		p := fmt.Sprintf("enc%d.", i)
 		h := norm(x, w[p+"attn_norm"], c.Eps)
 		q, k, v := c.heads(h, w[p+"attn.q"], B, L), c.heads(h, w[p+"attn.k"], B, L), c.heads(h, w[p+"attn.v"], B, L)
-		x = graph.Add(x, c.attend(q, k, v, bias, mask, w[p+"attn.o"]))
-		x = graph.Add(x, c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff."))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, bias, mask, w[p+"attn.o"])))
+		x = graph.Add(x, c.drop(c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff.")))
 	}
-	return graph.Reshape(norm(x, w["enc.norm"], c.Eps), B, L, c.Hidden)
+	return graph.Reshape(c.drop(norm(x, w["enc.norm"], c.Eps)), B, L, c.Hidden)
 }
 
 // Decode is the decoder over whole prefixes (teacher forcing): hidden [B, L, Hidden]
@@ -42,7 +42,7 @@ func (c Config) Decode(w Weights, hidden, lens, ids *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, T, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1], hidden.Shape().Dimensions[1]
 	enc := graph.Reshape(hidden, B*L, c.Hidden)
-	x := embed(w["shared"], ids)
+	x := c.drop(embed(w["shared"], ids))
 	bias := graph.BroadcastToDims(graph.Reshape(c.bias(g, w["dec.bias"], T, false), 1, c.Heads, T, T), B, c.Heads, T, T)
 	causal := graph.LessOrEqual(graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 1), graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 0))
 	causal = graph.BroadcastToDims(graph.Reshape(causal, 1, 1, T, T), B, c.Heads, T, T)
@@ -51,14 +51,14 @@ func (c Config) Decode(w Weights, hidden, lens, ids *graph.Node) *graph.Node {
 		p := fmt.Sprintf("dec%d.", i)
 		h := norm(x, w[p+"attn_norm"], c.Eps)
 		q, k, v := c.heads(h, w[p+"attn.q"], B, T), c.heads(h, w[p+"attn.k"], B, T), c.heads(h, w[p+"attn.v"], B, T)
-		x = graph.Add(x, c.attend(q, k, v, bias, causal, w[p+"attn.o"]))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, bias, causal, w[p+"attn.o"])))
 		h = norm(x, w[p+"cross_norm"], c.Eps)
 		q = c.heads(h, w[p+"cross.q"], B, T)
 		k, v = c.heads(enc, w[p+"cross.k"], B, L), c.heads(enc, w[p+"cross.v"], B, L)
-		x = graph.Add(x, c.attend(q, k, v, nil, cross, w[p+"cross.o"]))
-		x = graph.Add(x, c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff."))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, nil, cross, w[p+"cross.o"])))
+		x = graph.Add(x, c.drop(c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff.")))
 	}
-	return graph.Reshape(norm(x, w["dec.norm"], c.Eps), B, T, c.Hidden)
+	return graph.Reshape(c.drop(norm(x, w["dec.norm"], c.Eps)), B, T, c.Hidden)
 }
 
 // Head gives logits. hidden is [N, Hidden]; tokens [K] int32 selects rows of the
@@ -122,7 +122,7 @@ func (c Config) attend(q, k, v, bias, mask, o *graph.Node) *graph.Node {
 		s = graph.Add(s, bias)
 	}
 	s = graph.Where(mask, s, graph.BroadcastToShape(graph.Scalar(s.Graph(), dtypes.Float32, masked), s.Shape()))
-	x := graph.Einsum("bhts,bshd->bthd", graph.Softmax(s, -1), v)
+	x := graph.Einsum("bhts,bshd->bthd", c.drop(graph.Softmax(s, -1)), v)
 	d := x.Shape().Dimensions
 	return linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
 }
@@ -136,7 +136,7 @@ func (c Config) ff(x *graph.Node, w Weights, p string) *graph.Node {
 	default:
 		h = c.act(h)
 	}
-	return linear(h, w[p+"down"])
+	return linear(c.drop(h), w[p+"down"])
 }
 
 func (c Config) act(x *graph.Node) *graph.Node {

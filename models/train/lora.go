@@ -1,11 +1,17 @@
 package train
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"rag2/internal/atomicfile"
+	"rag2/tensor/weights"
 
 	"github.com/gomlx/gomlx/pkg/core/graph"
 )
@@ -97,4 +103,35 @@ func (p *Param) Merged() []float32 {
 		}
 	}
 	return out
+}
+
+// saveAdapter writes adapter_config.json and adapter_model.safetensors as the PEFT
+// library does: what is trained, under the names of the Hugging Face model.
+func saveAdapter(dir, base, dtype, task string, l LoRA, params []*Param, hf func(string) string, whole []string) error {
+	if err := finite(params); err != nil {
+		return err
+	}
+	var ts []Tensor
+	var targets []string
+	for _, p := range params {
+		if p.Frozen {
+			continue
+		}
+		ts = append(ts, Tensor{"base_model.model." + hf(p.Name), p.Dims, p.Value})
+		if stem, ok := strings.CutSuffix(p.Name, loraA); ok {
+			targets = append(targets, strings.TrimSuffix(hf(stem+".weight"), ".weight"))
+		}
+	}
+	c, err := json.MarshalIndent(map[string]any{"peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "r": l.Rank, "lora_alpha": l.Alpha,
+		"lora_dropout": 0, "bias": "none", "fan_in_fan_out": false, "inference_mode": true, "target_modules": targets, "modules_to_save": whole}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteFile(filepath.Join(dir, weights.AdapterConfig), append(c, '\n')); err != nil {
+		return err
+	}
+	return WriteSafetensors(filepath.Join(dir, weights.AdapterWeights), ts, dtype, nil)
 }

@@ -230,7 +230,7 @@ func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*grap
 func toBF16(v []float32) []bfloat16.BFloat16 {
 	out := make([]bfloat16.BFloat16, len(v))
 	for i, x := range v {
-		out[i] = bfloat16.FromFloat32(x)
+		out[i] = bfloat16.FromBits(uint16(roundBF16(x) >> 16))
 	}
 	return out
 }
