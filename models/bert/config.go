@@ -27,6 +27,9 @@ type Config struct {
 
 	// Drop is put where the reference drops out activations; nil = nowhere. For training.
 	Drop func(x *graph.Node) *graph.Node `json:"-"`
+	// Linear multiplies x [n, in] with a matrix [out, in] of the network; nil = the product
+	// alone. Low-rank training adds to it.
+	Linear func(x, w *graph.Node) *graph.Node `json:"-"`
 }
 
 // ReadConfig reads dir/config.json and names every setting that is missing or

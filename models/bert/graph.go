@@ -38,9 +38,13 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	pos := graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange())
 	x = graph.Add(graph.Reshape(x, batch, length, h), graph.Reshape(pos, 1, length, h))
 	x = graph.Reshape(x, rows, h)
+	multiply := c.Linear
+	if multiply == nil {
+		multiply = func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
+	}
 	norm := func(x *graph.Node, n string) *graph.Node { return layerNorm(x, w[n+".weight"], w[n+".bias"], c.Eps) }
 	linear := func(x *graph.Node, n string) *graph.Node {
-		y := graph.DotGeneral(x, []int{1}, nil, w[n+".weight"], []int{1}, nil)
+		y := multiply(x, w[n+".weight"])
 		return graph.Add(y, graph.Reshape(w[n+".bias"], 1, y.Shape().Dimensions[1]))
 	}
 	drop := c.Drop

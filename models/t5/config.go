@@ -36,6 +36,9 @@ type Config struct {
 
 	// Drop is put where the reference drops out activations; nil = nowhere. For training.
 	Drop func(x *graph.Node) *graph.Node
+	// Linear multiplies x [n, in] with a matrix [out, in] of the network; nil = the product
+	// alone. Low-rank training adds to it.
+	Linear func(x, w *graph.Node) *graph.Node
 }
 
 // drop is Drop, or nothing.

@@ -74,7 +74,7 @@ func (c Config) Head(w Weights, hidden, tokens *graph.Node) *graph.Node {
 	if c.Scaled {
 		hidden = graph.MulScalar(hidden, 1/math.Sqrt(float64(c.Hidden)))
 	}
-	return linear(hidden, head)
+	return c.linear(hidden, head)
 }
 
 // embed looks ids [B, T] up in a table [V, D]: [B·T, D].
@@ -105,13 +105,16 @@ func (c Config) bias(g *graph.Graph, table *graph.Node, n int, bidirectional boo
 	return graph.Slice(v, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(n-1, 2*n-1))
 }
 
-func linear(x, w *graph.Node) *graph.Node {
+func (c Config) linear(x, w *graph.Node) *graph.Node {
+	if c.Linear != nil {
+		return c.Linear(x, w)
+	}
 	return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil)
 }
 
 // heads projects x [B·n, Hidden] to [B, n, Heads, HeadDim].
 func (c Config) heads(x, w *graph.Node, B, n int) *graph.Node {
-	return graph.Reshape(linear(x, w), B, n, c.Heads, c.HeadDim)
+	return graph.Reshape(c.linear(x, w), B, n, c.Heads, c.HeadDim)
 }
 
 // attend is attention without scaling: q [B, T, H, D], k and v [B, S, H, D], bias and
@@ -124,19 +127,19 @@ func (c Config) attend(q, k, v, bias, mask, o *graph.Node) *graph.Node {
 	s = graph.Where(mask, s, graph.BroadcastToShape(graph.Scalar(s.Graph(), dtypes.Float32, masked), s.Shape()))
 	x := graph.Einsum("bhts,bshd->bthd", c.drop(graph.Softmax(s, -1)), v)
 	d := x.Shape().Dimensions
-	return linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
+	return c.linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
 }
 
 // ff is the feed-forward block on x [N, Hidden].
 func (c Config) ff(x *graph.Node, w Weights, p string) *graph.Node {
-	h := linear(x, w[p+"up"])
+	h := c.linear(x, w[p+"up"])
 	switch {
 	case c.Gated:
-		h = graph.Mul(c.act(linear(x, w[p+"gate"])), h)
+		h = graph.Mul(c.act(c.linear(x, w[p+"gate"])), h)
 	default:
 		h = c.act(h)
 	}
-	return linear(c.drop(h), w[p+"down"])
+	return c.linear(c.drop(h), w[p+"down"])
 }
 
 func (c Config) act(x *graph.Node) *graph.Node {

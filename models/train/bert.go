@@ -124,9 +124,9 @@ func isHead(name string) bool {
 }
 
 // logits builds the network: [batch, labels].
-func (x *BERT) logits(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
+func (x *BERT) logits(w map[string]*graph.Node, in []*graph.Node, h Hooks) *graph.Node {
 	c := x.Config
-	c.Drop = drop
+	c.Drop, c.Linear = h.Drop, h.Linear
 	return c.Build(w, bert.Classifier, in[0], in[1], in[2])
 }
 
@@ -134,8 +134,8 @@ func (x *BERT) logits(w map[string]*graph.Node, in []*graph.Node, drop Drop) *gr
 // size texts, whose first is the right one. Inputs are ids, types [batch, length] and
 // lens [batch]; batch is a multiple of size.
 func (x *BERT) GroupLoss(size int) Loss {
-	return func(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
-		logits := graph.Reshape(x.logits(w, in, drop), -1, size)
+	return func(w map[string]*graph.Node, in []*graph.Node, h Hooks) *graph.Node {
+		logits := graph.Reshape(x.logits(w, in, h), -1, size)
 		top := graph.StopGradient(graph.ReduceAndKeep(logits, graph.ReduceMax, -1))
 		shifted := graph.Sub(logits, top)
 		lse := graph.Log(graph.ReduceSum(graph.Exp(shifted), -1))
@@ -147,8 +147,8 @@ func (x *BERT) GroupLoss(size int) Loss {
 // PairLoss is the mean logistic loss of single pairs; a fourth input, int32 [batch],
 // holds 1 for positives and 0 for negatives.
 func (x *BERT) PairLoss() Loss {
-	return func(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
-		z := graph.Reshape(x.logits(w, in, drop), -1)
+	return func(w map[string]*graph.Node, in []*graph.Node, h Hooks) *graph.Node {
+		z := graph.Reshape(x.logits(w, in, h), -1)
 		y := graph.ConvertDType(in[3], dtypes.Float32)
 		// max(z,0) − z·y + log(1 + exp(−|z|))
 		zero := graph.ZerosLike(z)
@@ -180,8 +180,8 @@ func (x *BERT) Inputs(pairs [][2]string, maxTokens int) []Input {
 
 // Scores are the logits of pairs as the parameters are, [pairs × labels].
 func (x *BERT) Scores(t *Trainer, pairs [][2]string, maxTokens int) ([]float32, error) {
-	return t.Evaluate("logits", x.Inputs(pairs, maxTokens), len(pairs)*x.labels, func(w map[string]*graph.Node, ins []*graph.Node) *graph.Node {
-		return graph.Reshape(x.logits(w, ins, nil), len(pairs)*x.labels)
+	return t.Evaluate("logits", x.Inputs(pairs, maxTokens), len(pairs)*x.labels, func(w map[string]*graph.Node, ins []*graph.Node, h Hooks) *graph.Node {
+		return graph.Reshape(x.logits(w, ins, h), len(pairs)*x.labels)
 	})
 }
 

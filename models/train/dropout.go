@@ -9,7 +9,7 @@ import (
 // dropper is the dropout of one batch: each call draws its mask from the engine's
 // generator (Philox), whose state starts from seed [3], int32, and moves on with every
 // mask. The same seed gives the same masks on the same engine, whatever its threads.
-func dropper(seed *graph.Node, share float64) Drop {
+func dropper(seed *graph.Node, share float64) func(x *graph.Node) *graph.Node {
 	state := graph.ConvertDType(seed, dtypes.Uint32)
 	state = graph.ConvertDType(state, dtypes.Uint64)
 	return func(x *graph.Node) *graph.Node {

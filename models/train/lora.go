@@ -79,10 +79,32 @@ func (l LoRA) Apply(params []*Param, match, keep func(name string) bool, seed ui
 	return out, nil
 }
 
-// add is the matrix that the network uses.
-func (r *lowRank) add(w map[string]*graph.Node, name string) *graph.Node {
-	d := graph.DotGeneral(w[r.b.Name], []int{1}, nil, w[r.a.Name], []int{0}, nil)
-	return graph.Add(w[name], graph.MulScalar(d, r.scale))
+// low are the low-rank additions of a graph, by the matrix that they are added to.
+type low map[*graph.Node]lowNodes
+
+type lowNodes struct {
+	a, b  *graph.Node
+	scale float64
+}
+
+func lowRanks(params []*Param, w map[string]*graph.Node) low {
+	l := low{}
+	for _, p := range params {
+		if r := p.lora; r != nil {
+			l[w[p.Name]] = lowNodes{w[r.a.Name], w[r.b.Name], r.scale}
+		}
+	}
+	return l
+}
+
+// linear is x·Wᵀ + scale·(x·Aᵀ)·Bᵀ: W gets no gradient, and costs none.
+func (l low) linear(x, w *graph.Node) *graph.Node {
+	product := func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
+	y := product(x, w)
+	if r, ok := l[w]; ok {
+		y = graph.Add(y, graph.MulScalar(product(product(x, r.a), r.b), r.scale))
+	}
+	return y
 }
 
 // Merged is the parameter's value with its low-rank addition.

@@ -174,9 +174,9 @@ func padded(examples []Example, types bool) []Input {
 func (x *T5) Inputs(examples []Example) []Input { return padded(examples, false) }
 
 // first is the decoder's first state: [n, Hidden].
-func (x *T5) first(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
+func (x *T5) first(w map[string]*graph.Node, in []*graph.Node, h Hooks) *graph.Node {
 	c := x.Config
-	c.Drop = drop
+	c.Drop, c.Linear = h.Drop, h.Linear
 	n := in[0].Shape().Dimensions[0]
 	start := graph.BroadcastToDims(graph.Scalar(in[0].Graph(), dtypes.Int32, float64(c.Start)), n, 1)
 	return graph.Reshape(c.Decode(w, c.Encode(w, in[0], in[1]), in[1], start), n, c.Hidden)
@@ -185,11 +185,12 @@ func (x *T5) first(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph
 // Loss is the mean cross-entropy of the label token over the whole vocabulary at the
 // first decoder step, weighted by class as torch does: the weighted sum over the sum of
 // the weights.
-func (x *T5) Loss(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.Node {
+func (x *T5) Loss(w map[string]*graph.Node, in []*graph.Node, h Hooks) *graph.Node {
 	c := x.Config
-	h := x.first(w, in, drop)
-	logits := c.Head(w, h, nil)
-	g := h.Graph()
+	c.Linear = h.Linear
+	y := x.first(w, in, h)
+	logits := c.Head(w, y, nil)
+	g := y.Graph()
 	// The target's logit is the product with its row alone.
 	class := in[2]
 	n := class.Shape().Dimensions[0]
@@ -201,9 +202,9 @@ func (x *T5) Loss(w map[string]*graph.Node, in []*graph.Node, drop Drop) *graph.
 	}
 	row := graph.Gather(head, graph.Reshape(target, n, 1))
 	if c.Scaled {
-		h = graph.MulScalar(h, 1/math.Sqrt(float64(c.Hidden)))
+		y = graph.MulScalar(y, 1/math.Sqrt(float64(c.Hidden)))
 	}
-	own := graph.ReduceSum(graph.Mul(h, row), -1)
+	own := graph.ReduceSum(graph.Mul(y, row), -1)
 	return weighted(graph.Sub(logSumExp(logits), own), class, x.Weight)
 }
 
@@ -226,9 +227,9 @@ func weighted(loss, class *graph.Node, weight [2]float64) *graph.Node {
 // Classify gives the logits of the two labels, [examples × 2] by class.
 func (x *T5) Classify(t *Trainer, examples []Example) ([]float32, error) {
 	n := len(examples)
-	return t.Evaluate("labels", x.Inputs(examples)[:2], 2*n, func(w map[string]*graph.Node, ins []*graph.Node) *graph.Node {
+	return t.Evaluate("labels", x.Inputs(examples)[:2], 2*n, func(w map[string]*graph.Node, ins []*graph.Node, h Hooks) *graph.Node {
 		labels := graph.Const(ins[0].Graph(), []int32{x.Labels[0], x.Labels[1]})
-		return graph.Reshape(x.Config.Head(w, x.first(w, ins, nil), labels), 2*n)
+		return graph.Reshape(x.Config.Head(w, x.first(w, ins, h), labels), 2*n)
 	})
 }
 

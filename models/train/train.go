@@ -104,11 +104,15 @@ type Input struct {
 }
 
 // Loss writes the network and its mean loss, a scalar, on parameters by name and the
-// inputs in their order. drop is the dropout of this batch, or does nothing.
-type Loss func(w map[string]*graph.Node, inputs []*graph.Node, drop Drop) *graph.Node
+// inputs in their order.
+type Loss func(w map[string]*graph.Node, inputs []*graph.Node, h Hooks) *graph.Node
 
-// Drop zeroes random elements and scales the others up.
-type Drop func(x *graph.Node) *graph.Node
+// Hooks are what training puts into a network; see bert.Config and t5.Config. nil
+// functions change nothing.
+type Hooks struct {
+	Drop   func(x *graph.Node) *graph.Node
+	Linear func(x, w *graph.Node) *graph.Node
+}
 
 // Trainer updates parameters.
 type Trainer struct {
@@ -121,6 +125,8 @@ type Trainer struct {
 	batch  int     // batches done
 	held   int     // batches accumulated
 	norm   float64 // of the last update's gradient, before clipping
+
+	kept map[*Param]backends.Buffer // frozen parameters on the engine
 }
 
 // New makes a trainer; params are updated in place.
@@ -140,11 +146,17 @@ func New(e *tensor.Engine, params []*Param, loss Loss, o Options) (*Trainer, err
 			p.m, p.v, p.grad = make([]float32, n), make([]float32, n), make([]float32, n)
 		}
 	}
-	return &Trainer{Params: params, o: o, engine: e.Backend(), loss: loss, cache: exec.NewCache[string](16)}, nil
+	return &Trainer{Params: params, o: o, engine: e.Backend(), loss: loss, cache: exec.NewCache[string](16), kept: map[*Param]backends.Buffer{}}, nil
 }
 
-// Close frees the compiled graphs.
-func (t *Trainer) Close() { t.cache.Close() }
+// Close frees the compiled graphs and what is on the engine.
+func (t *Trainer) Close() {
+	t.cache.Close()
+	for _, b := range t.kept {
+		_ = t.engine.BufferFinalize(b)
+	}
+	clear(t.kept)
+}
 
 // Step is the number of updates done.
 func (t *Trainer) Step() int { return t.step }
@@ -156,7 +168,7 @@ func (t *Trainer) free() []*Param {
 
 // run compiles build for the shapes of the inputs, unless it was, and runs it on the
 // parameters as they are. what tells graphs apart.
-func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*graph.Node, free, ins []*graph.Node) []*graph.Node, use func([]backends.Buffer) error) error {
+func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*graph.Node, free, ins []*graph.Node, h Hooks) []*graph.Node, use func([]backends.Buffer) error) error {
 	key := what
 	for _, in := range inputs {
 		key += fmt.Sprint(in.Dims)
@@ -179,16 +191,15 @@ func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*grap
 					free = append(free, n)
 				}
 			}
-			for _, p := range t.Params {
-				if p.lora != nil {
-					w[p.Name] = p.lora.add(w, p.Name)
-				}
+			var h Hooks
+			if low := lowRanks(t.Params, w); len(low) > 0 {
+				h.Linear = low.linear
 			}
 			var ins []*graph.Node
 			for i, in := range inputs {
 				ins = append(ins, graph.Parameter(g, fmt.Sprintf("input%d", i), shapes.Make(dtypes.Int32, in.Dims...)))
 			}
-			return build(w, free, ins)
+			return build(w, free, ins, h)
 		})
 	}, func(p *exec.Program) error {
 		var in []backends.Buffer
@@ -204,7 +215,12 @@ func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*grap
 			}
 			return err
 		}
+		var all []backends.Buffer
 		for _, p := range t.Params {
+			if b := t.kept[p]; b != nil {
+				all = append(all, b)
+				continue
+			}
 			var flat any = p.Value
 			if stored != dtypes.Float32 {
 				flat = toBF16(p.Value)
@@ -212,13 +228,19 @@ func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*grap
 			if err := up(flat, shapes.Make(stored, p.Dims...)); err != nil {
 				return err
 			}
+			all = append(all, in[len(in)-1])
+			if p.Frozen {
+				t.kept[p] = in[len(in)-1]
+				in = in[:len(in)-1]
+			}
 		}
 		for _, x := range inputs {
 			if err := up(x.Flat, shapes.Make(dtypes.Int32, x.Dims...)); err != nil {
 				return err
 			}
+			all = append(all, in[len(in)-1])
 		}
-		res, err := p.Run(in, nil)
+		res, err := p.Run(all, nil)
 		if err != nil {
 			return err
 		}
@@ -243,12 +265,11 @@ func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, er
 		// Every batch has masks of its own, which a resumed run draws again.
 		given = append(slices.Clone(inputs), Input{[]int32{int32(t.o.Seed), int32(t.o.Seed >> 32), int32(t.batch)}, []int{3}})
 	}
-	err = t.run("loss", given, func(w map[string]*graph.Node, free, ins []*graph.Node) []*graph.Node {
-		drop := Drop(func(x *graph.Node) *graph.Node { return x })
+	err = t.run("loss", given, func(w map[string]*graph.Node, free, ins []*graph.Node, h Hooks) []*graph.Node {
 		if t.o.Dropout > 0 {
-			drop = dropper(ins[len(ins)-1], t.o.Dropout)
+			h.Drop = dropper(ins[len(ins)-1], t.o.Dropout)
 		}
-		l := t.loss(w, ins[:len(inputs)], drop)
+		l := t.loss(w, ins[:len(inputs)], h)
 		return append([]*graph.Node{l}, graph.Gradient(l, free...)...)
 	}, func(res []backends.Buffer) error {
 		v, err := exec.Fetch[float32](t.engine, res[0], 1)
@@ -273,9 +294,9 @@ func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, er
 
 // Evaluate runs a network on the parameters as they are, without dropout; n is the size
 // of its float32 result. what names the network: one name, one network.
-func (t *Trainer) Evaluate(what string, inputs []Input, n int, build func(w map[string]*graph.Node, ins []*graph.Node) *graph.Node) (out []float32, err error) {
-	err = t.run("eval "+what, inputs, func(w map[string]*graph.Node, _, ins []*graph.Node) []*graph.Node {
-		return []*graph.Node{build(w, ins)}
+func (t *Trainer) Evaluate(what string, inputs []Input, n int, build Loss) (out []float32, err error) {
+	err = t.run("eval "+what, inputs, func(w map[string]*graph.Node, _, ins []*graph.Node, h Hooks) []*graph.Node {
+		return []*graph.Node{build(w, ins, h)}
 	}, func(res []backends.Buffer) (err error) {
 		out, err = exec.Fetch[float32](t.engine, res[0], n)
 		return err
