@@ -19,6 +19,8 @@ import (
 type stack struct {
 	encoder, articles string
 	queryTokens       int
+	batchTokens       int
+	devices           int
 	crossEncoder      string
 	filter            string
 	llmPath           string
@@ -46,6 +48,8 @@ func (s *stack) encoderFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.encoder, "encoder", "minilm", "encoder: a model of `rag2 models list` or a directory")
 	f.StringVar(&s.articles, "article-encoder", "", "directory of the article encoder, where it is another network than the query encoder")
+	f.IntVar(&s.batchTokens, "batch-tokens", 0, "tokens of a batch of the encoder, padding included (default 4096; GPUs like more)")
+	f.IntVar(&s.devices, "devices", 0, "devices that the encoder's batches are spread over (default every GPU, else one)")
 	f.IntVar(&s.queryTokens, "query-max-tokens", 512, "tokens of a query at most; the rest is cut and counted")
 }
 
@@ -109,7 +113,7 @@ func (s *stack) openEncoder(a *app) error {
 	if err != nil {
 		return err
 	}
-	spec.QueryTokens = s.queryTokens
+	spec.QueryTokens, spec.BatchTokens, spec.Devices = s.queryTokens, s.batchTokens, s.devices
 	if s.articles != "" {
 		spec.PairArticles = true
 		if spec.ArticleDir, err = a.modelDir(s.articles); err != nil {
@@ -118,6 +122,9 @@ func (s *stack) openEncoder(a *app) error {
 	}
 	if err := s.openEngine(a); err != nil {
 		return err
+	}
+	if strings.HasPrefix(s.engine.Name(), "xla:cuda") && spec.Devices == 0 {
+		spec.Devices = s.engine.Devices()
 	}
 	e, err := models.OpenEncoder(s.engine, spec)
 	if err != nil {
