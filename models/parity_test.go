@@ -116,7 +116,7 @@ func TestTrueArchitectures(t *testing.T) {
 			for i := range tokens {
 				tokens[i] = int32(i)
 			}
-			rows, err := inBatches(ctx, encodings(gs), filterMaxTokens, len(tokens), defaultBatchTokens, 1, func(_ int, ids, _, lens []int32, batch, length int) ([]float32, error) {
+			rows, err := inBatches(ctx, encodings(gs), FilterMaxTokens, len(tokens), defaultBatchTokens, 1, func(_ int, ids, _, lens []int32, batch, length int) ([]float32, error) {
 				return m.FirstStep(ids, lens, tokens, batch, length)
 			})
 			if err != nil {

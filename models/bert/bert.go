@@ -61,6 +61,24 @@ func Open(e *tensor.Engine, dir string, head Head) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return open(e, c, w, dir, head)
+}
+
+// OpenAdapted is Open of base with the LoRA adapter in dir.
+func OpenAdapted(e *tensor.Engine, base, dir string, head Head) (*Model, error) {
+	c, err := ReadConfig(base)
+	if err != nil {
+		return nil, err
+	}
+	w, err := weights.OpenAdapted(base, dir)
+	if err != nil {
+		return nil, err
+	}
+	return open(e, c, w, dir, head)
+}
+
+// open loads w and closes it.
+func open(e *tensor.Engine, c Config, w *weights.File, dir string, head Head) (*Model, error) {
 	defer w.Close()
 	prefix := ""
 	if w.Has("bert.embeddings.word_embeddings.weight") {
@@ -94,6 +112,7 @@ func Open(e *tensor.Engine, dir string, head Head) (*Model, error) {
 		}
 		list = append(list, t)
 	}
+	var err error
 	if m.weights, err = exec.OpenWeights(e, w, list); err != nil {
 		return nil, fmt.Errorf("bert: %w", err)
 	}

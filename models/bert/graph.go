@@ -37,12 +37,20 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	pos := graph.ConvertDType(graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange()), dtypes.Float32)
 	x = graph.Add(graph.Reshape(x, batch, length, h), graph.Reshape(pos, 1, length, h))
 	x = graph.Reshape(x, rows, h)
+	multiply := c.Linear
+	if multiply == nil {
+		multiply = exec.Linear
+	}
 	norm := func(x *graph.Node, n string) *graph.Node { return layerNorm(x, w[n+".weight"], w[n+".bias"], c.Eps) }
 	linear := func(x *graph.Node, n string) *graph.Node {
-		y := exec.Linear(x, w[n+".weight"])
+		y := multiply(x, w[n+".weight"])
 		return graph.Add(y, graph.Reshape(w[n+".bias"], 1, y.Shape().Dimensions[1]))
 	}
-	x = norm(x, "embeddings.LayerNorm")
+	drop := c.Drop
+	if drop == nil {
+		drop = func(x *graph.Node) *graph.Node { return x }
+	}
+	x = drop(norm(x, "embeddings.LayerNorm"))
 
 	// mask is true at real tokens: [batch, 1, 1, length]
 	idx := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
@@ -56,11 +64,11 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 		q, k, v := heads("attention.self.query"), heads("attention.self.key"), heads("attention.self.value")
 		s := exec.Product("blnd,bmnd->bnlm", q, k, w[p+"attention.self.query.weight"])
 		s = graph.MulScalar(s, 1/math.Sqrt(float64(d)))
-		a := graph.Softmax(graph.Where(mask, s, minus), -1)
+		a := drop(graph.Softmax(graph.Where(mask, s, minus), -1))
 		ctx := exec.Product("bnlm,bmnd->blnd", a, v, w[p+"attention.self.query.weight"])
-		y := linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense")
+		y := drop(linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense"))
 		x = norm(graph.Add(x, y), p+"attention.output.LayerNorm")
-		y = linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense")
+		y = drop(linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense"))
 		x = norm(graph.Add(x, y), p+"output.LayerNorm")
 	}
 	x = graph.Reshape(x, batch, length, h)
@@ -72,7 +80,7 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	}
 	cls := graph.Reshape(graph.Slice(x, graph.AxisRange(), graph.AxisRange(0, 1), graph.AxisRange()), batch, h)
 	if head == Classifier {
-		cls = linear(graph.Tanh(linear(cls, "pooler.dense")), "classifier")
+		cls = linear(drop(graph.Tanh(linear(cls, "pooler.dense"))), "classifier")
 	}
 	return cls
 }

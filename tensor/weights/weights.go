@@ -98,6 +98,7 @@ type File struct {
 	meta    map[string]any
 	format  string
 	path    string
+	low     map[string]lowRank // what an adapter adds
 }
 
 // Open opens path: a .safetensors or .gguf file, told apart by their first
@@ -195,6 +196,11 @@ func (f *File) Float32(name string) ([]float32, error) {
 		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
 	}
 	f.release(i.data)
+	if l, ok := f.low[name]; ok {
+		if err := l.addTo(out); err != nil {
+			return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
+		}
+	}
 	return out, nil
 }
 
