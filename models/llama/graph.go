@@ -90,9 +90,16 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 	for i := range c.Layers {
 		p := func(n string) *graph.Node { return w[fmt.Sprintf("layer%d.%s", i, n)] }
 		h := rmsNorm(x, p("attn_norm"), c.Eps)
-		q := rope(graph.Reshape(exec.Linear(h, p("q")), T, c.Heads, D), c.Heads)
-		k := rope(graph.Reshape(exec.Linear(h, p("k")), T, KV, D), KV)
-		v := graph.Reshape(exec.Linear(h, p("v")), T, KV, D)
+		project := func(n string) *graph.Node {
+			y := exec.Linear(h, p(n))
+			if c.Bias {
+				y = graph.Add(y, graph.Reshape(p(n+"_bias"), 1, y.Shape().Dimensions[1]))
+			}
+			return y
+		}
+		q := rope(graph.Reshape(project("q"), T, c.Heads, D), c.Heads)
+		k := rope(graph.Reshape(project("k"), T, KV, D), KV)
+		v := graph.Reshape(project("v"), T, KV, D)
 		newK, newV = append(newK, graph.Reshape(k, 1, T, KV, D)), append(newV, graph.Reshape(v, 1, T, KV, D))
 
 		q = graph.MulScalar(graph.Reshape(q, T, KV, groups, D), scale)

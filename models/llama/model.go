@@ -79,7 +79,7 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 	var list []exec.Tensor
 	add := func(ours, theirs string, exact bool, dims ...int) {
 		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact}
-		if gguf && c.Arch == "llama" {
+		if gguf && c.Arch != "qwen2" {
 			switch {
 			case strings.HasSuffix(ours, ".q"):
 				t.Heads = c.Heads
@@ -100,7 +100,11 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 			if gguf {
 				theirs = fmt.Sprintf("blk.%d.%s.weight", i, t.gguf)
 			}
-			add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, false, c.dims(t.ours)...)
+			d := c.dims(t.ours)
+			add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, false, d...)
+			if c.Bias && (t.ours == "q" || t.ours == "k" || t.ours == "v") {
+				add(fmt.Sprintf("layer%d.%s_bias", i, t.ours), strings.TrimSuffix(theirs, "weight")+"bias", false, d[0])
+			}
 		}
 	}
 	add("final_norm", norm, false, c.Hidden)
