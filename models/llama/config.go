@@ -26,7 +26,7 @@ type Config struct {
 	Eps          float64
 	Window       int // sliding window in tokens, 0 = none
 	Tied         bool
-	Bias         bool // queries, keys and values have biases (Qwen2)
+	Bias         bool      // queries, keys and values have biases (Qwen2)
 	invFreq      []float64 // rotary frequencies, HeadDim/2
 }
 
