@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"bytes"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"rag2/internal/mmapfile"
 )
 
 // Finding is one thing that an engine needs from its machine.
@@ -51,75 +48,47 @@ func driverFinding(path string) Finding {
 	return Finding{"nvidia driver", true, line}
 }
 
-// wheels are the Python packages that bring the libraries, without the version of CUDA.
-var wheels = map[string]string{"libcublas": "nvidia-cublas", "libcublasLt": "nvidia-cublas", "libcudart": "nvidia-cuda-runtime", "libcudnn": "nvidia-cudnn",
-	"libcufft": "nvidia-cufft", "libcupti": "nvidia-cuda-cupti", "libcusolver": "nvidia-cusolver", "libcusparse": "nvidia-cusparse", "libnccl": "nvidia-nccl",
-	"libnvJitLink": "nvidia-nvjitlink", "libnvrtc": "nvidia-cuda-nvrtc", "libnvshmem_host": "nvidia-nvshmem"}
+// cudaLibraries are what the plugin loads at run time, with the Python packages that bring them,
+// which end in the version of CUDA.
+var cudaLibraries = []struct{ name, wheel string }{{"libcuda", ""}, {"libcublas", "nvidia-cublas"}, {"libcublasLt", "nvidia-cublas"}, {"libcudart", "nvidia-cuda-runtime"},
+	{"libcudnn", "nvidia-cudnn"}, {"libcufft", "nvidia-cufft"}, {"libcupti", "nvidia-cuda-cupti"}, {"libcusolver", "nvidia-cusolver"}, {"libcusparse", "nvidia-cusparse"},
+	{"libnccl", "nvidia-nccl"}, {"libnvJitLink", "nvidia-nvjitlink"}}
 
-var libraryName = regexp.MustCompile(`\blib(?:cu|nv|nccl)[A-Za-z_]*\.so\.\d+`)
-
-// libraries looks for every CUDA library whose name stands in the plugin, which loads most of
-// them at run time, in dirs.
+// libraries looks for the CUDA libraries in dirs.
 func libraries(plugin string, dirs []string) Finding {
-	const name = "cuda libraries"
-	m, err := mmapfile.Open(plugin)
-	if err != nil {
-		return Finding{name, false, err.Error()}
-	}
-	defer m.Close()
-	var wanted []string
-	err = mmapfile.Guard(func() error {
-		// Only around "lib" of these families: a regular expression over 300 MB takes seconds.
-		for _, mark := range []string{"libcu", "libnv", "libnccl"} {
-			b := m.Bytes()
-			for {
-				i := bytes.Index(b, []byte(mark))
-				if i < 0 {
-					break
-				}
-				if s := libraryName.FindString(string(b[i:min(len(b), i+64)])); s != "" && bytes.HasPrefix(b[i:], []byte(s)) && !slices.Contains(wanted, s) {
-					wanted = append(wanted, s)
-				}
-				b = b[i+len(mark):]
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return Finding{name, false, err.Error()}
-	}
-	slices.Sort(wanted)
 	var missing, pip []string
-	driver := false
-	for _, l := range wanted {
-		if slices.ContainsFunc(dirs, func(d string) bool { return isFile(filepath.Join(d, l)) }) {
+	for _, l := range cudaLibraries {
+		if slices.ContainsFunc(dirs, func(d string) bool {
+			m, _ := filepath.Glob(filepath.Join(d, l.name+".so.*"))
+			return len(m) > 0
+		}) {
 			continue
 		}
-		missing = append(missing, l)
-		base, _, _ := strings.Cut(l, ".so")
-		if w := wheels[base]; w != "" {
-			if !strings.Contains(plugin, "cuda13") { // wheels for CUDA 13 carry its number only where a library serves several
-				w += "-cu12"
-			} else if base == "libcudnn" || base == "libnccl" || base == "libnvshmem_host" {
-				w += "-cu13"
-			}
-			if !slices.Contains(pip, w) {
-				pip = append(pip, w)
-			}
+		missing = append(missing, l.name)
+		w := l.wheel
+		switch {
+		case w == "":
+			continue
+		case !strings.Contains(plugin, "cuda13"):
+			w += "-cu12"
+		case l.name == "libcudnn" || l.name == "libnccl": // others of CUDA 13 carry no number
+			w += "-cu13"
 		}
-		driver = driver || base == "libcuda" || base == "libnvidia-ml"
+		if !slices.Contains(pip, w) {
+			pip = append(pip, w)
+		}
 	}
 	if len(missing) == 0 {
-		return Finding{name, true, fmt.Sprintf("all %d that the plugin names are there", len(wanted))}
+		return Finding{"cuda libraries", true, fmt.Sprintf("all %d that the plugin loads are there", len(cudaLibraries))}
 	}
 	detail := "not found: " + strings.Join(missing, ", ")
 	if len(pip) > 0 {
 		detail += "; python3 -m pip install " + strings.Join(pip, " ") + " brings them"
 	}
-	if driver {
+	if missing[0] == "libcuda" {
 		detail += "; libcuda comes with the NVIDIA driver (in a container: --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 	}
-	return Finding{name, false, detail}
+	return Finding{"cuda libraries", false, detail}
 }
 
 // libraryDirs are the directories that the dynamic loader searches for a plugin.

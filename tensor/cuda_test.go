@@ -23,17 +23,19 @@ func TestCUDALibraries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(plugin, "\x7fELF junk libcudnn.so.9\x00libcublas.so.12\x00libcuda.so.1\x00libcublas.so.12\x00 libcurious libcufft.so.x libnccl.so.2")
-	write(filepath.Join(libs, "libcublas.so.12"), "")
+	write(plugin, "")
+	for _, l := range cudaLibraries[4:] {
+		write(filepath.Join(libs, l.name+".so.12"), "")
+	}
 	f := libraries(plugin, []string{libs})
-	if f.OK || !strings.Contains(f.Detail, "not found: libcuda.so.1, libcudnn.so.9, libnccl.so.2") || !strings.Contains(f.Detail, "install nvidia-cudnn-cu12 nvidia-nccl-cu12") ||
+	if f.OK || !strings.Contains(f.Detail, "not found: libcuda, libcublas, libcublasLt, libcudart;") || !strings.Contains(f.Detail, "install nvidia-cublas-cu12 nvidia-cuda-runtime-cu12 brings") ||
 		!strings.Contains(f.Detail, "--gpus all") {
 		t.Errorf("%+v", f)
 	}
-	for _, l := range []string{"libcuda.so.1", "libcudnn.so.9", "libnccl.so.2"} {
-		write(filepath.Join(libs, l), "")
+	for _, l := range cudaLibraries[:4] {
+		write(filepath.Join(libs, l.name+".so.1"), "")
 	}
-	if f := libraries(plugin, []string{libs}); !f.OK || !strings.Contains(f.Detail, "all 4") {
+	if f := libraries(plugin, []string{libs}); !f.OK {
 		t.Errorf("%+v", f)
 	}
 	if fs := CUDA(Options{}); len(fs) != 1 || fs[0].OK {
