@@ -107,6 +107,7 @@ func (b *bench) run(ctx context.Context, out string) error {
 	defer e.Close()
 	b.gpu = strings.HasPrefix(b.engine, "xla:cuda")
 	b.r = Report{Proves: "code path", Device: e.Info(), Date: start.UTC().Format(time.RFC3339)}
+	b.r.Device.Plugin = filepath.Base(b.r.Device.Plugin)
 	if b.gpu {
 		b.r.Proves = "speed"
 		for _, p := range peaks {
