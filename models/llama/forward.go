@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"rag2/models/exec"
+	"rag2/tensor/simd"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -119,10 +120,8 @@ func (m *Model) check(ids []int32, before int) error {
 }
 
 func finite(out []float32) error {
-	for _, v := range out {
-		if v != v {
-			return fmt.Errorf("llama: the network returned NaN")
-		}
+	if m := simd.Maximum(out); m != m { // NaN if any is
+		return fmt.Errorf("llama: the network returned NaN")
 	}
 	return nil
 }

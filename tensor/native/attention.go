@@ -315,7 +315,7 @@ func (s *attentionStep) scratch() int {
 			pack = max(pack, simd.PackedLen(s.d, g.n))
 		}
 	}
-	return evenRows(rows)*(s.columns+2*s.d) + pack + 16
+	return evenRows(rows)*(s.columns+2*s.d+1) + 1 + pack + 16
 }
 
 // evenRows adds rows so that none falls into a kernel of fewer than four, which sums in
@@ -344,6 +344,8 @@ func (s *attentionStep) task(x *execution, i, worker int) {
 	mem := x.workers[worker].scratch
 	q, mem := mem[:rows*s.d], mem[rows*s.d:]
 	o, mem := mem[:rows*s.d], mem[rows*s.d:]
+	z, mem := mem[:used], mem[used:]
+	top, mem := mem[:1], mem[1:] // the kernels take pointers
 	clear(q[used*s.d:])
 	for t := range nt {
 		for g := range s.g {
@@ -371,10 +373,8 @@ func (s *attentionStep) task(x *execution, i, worker int) {
 		s.score(x, &s.segments[j], b, h, span, q, scores[col:], total, rows, mem)
 		col += span[1] - span[0]
 	}
-	var sums [64]float32 // at most 48 rows, or G
-	z := sums[:0]
 	for r := range used {
-		z = append(z, s.softmax(x, b, h, t0+r/s.g, r%s.g, seg, scores[r*total:(r+1)*total]))
+		z[r] = s.softmax(x, b, h, t0+r/s.g, r%s.g, seg, scores[r*total:(r+1)*total], top)
 	}
 	col = 0
 	for j, span := range seg {
@@ -440,7 +440,7 @@ func (s *attentionStep) score(x *execution, g *segment, b, h int, span [2]int, q
 // softmax turns a row's scores into weights, 0 where the mask is false, and returns
 // their sum. What lies behind the row's last column plays no part, so that the result
 // is that of the row alone.
-func (s *attentionStep) softmax(x *execution, b, h, t, r int, seg [][2]int, w []float32) float32 {
+func (s *attentionStep) softmax(x *execution, b, h, t, r int, seg [][2]int, w, top []float32) float32 {
 	col, end := 0, 0
 	any := false
 	for j, span := range seg {
@@ -468,8 +468,8 @@ func (s *attentionStep) softmax(x *execution, b, h, t, r int, seg [][2]int, w []
 	if !any { // all scores are the fill value
 		end = len(w)
 	}
-	top := simd.Maximum(w[:end])
-	simd.BinaryVS(simd.Sub, w[:end], w[:end], &top)
+	top[0] = simd.Maximum(w[:end])
+	simd.BinaryVS(simd.Sub, w[:end], w[:end], &top[0])
 	simd.Unary(simd.Exp, w[:end], w[:end])
 	clear(w[end:])
 	return simd.Sum(w[:end])
