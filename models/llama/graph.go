@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -31,9 +33,10 @@ type segment struct{ k, v, mask *graph.Node }
 // Attention is written as package native recognises it.
 func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 	c := m.Config
+	m.load()
 	w := map[string]*graph.Node{}
-	for i, n := range m.names {
-		w[n] = graph.Parameter(g, n, m.shapes[i])
+	for i := range m.weights.Len() {
+		w[m.weights.Name(i)] = graph.Parameter(g, m.weights.Name(i), m.weights.Shape(i))
 	}
 	B, T, D, KV := b.sequences, b.tokens, c.HeadDim, c.KVHeads
 	R, groups := B*T, c.Heads/KV
@@ -81,7 +84,6 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 		return graph.BroadcastToDims(graph.Reshape(y, n, KV, capacity, D), B, KV, capacity, D)
 	}
 
-	linear := func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
 	rope := func(x *graph.Node, heads int, scale float64) *graph.Node { // [R, heads, D]
 		a := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, D/2))
 		b := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(D/2, D))
@@ -94,14 +96,14 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 		return graph.Concatenate([]*graph.Node{u, v}, 2)
 	}
 
-	x := graph.Gather(w["embed"], graph.Reshape(tokens, R, 1))
+	x := exec.Rows(w["embed"], tokens)
 	var kv []*graph.Node
 	for i := range c.Layers {
 		p := func(n string) *graph.Node { return w[fmt.Sprintf("layer%d.%s", i, n)] }
 		h := rmsNorm(x, p("attn_norm"), c.Eps)
-		q := rope(graph.Reshape(linear(h, p("q")), R, c.Heads, D), c.Heads, 1/math.Sqrt(float64(D)))
-		k := rope(graph.Reshape(linear(h, p("k")), R, KV, D), KV, 1)
-		v := graph.Reshape(linear(h, p("v")), R, KV, D)
+		q := rope(graph.Reshape(exec.Linear(h, p("q")), R, c.Heads, D), c.Heads, 1/math.Sqrt(float64(D)))
+		k := rope(graph.Reshape(exec.Linear(h, p("k")), R, KV, D), KV, 1)
+		v := graph.Reshape(exec.Linear(h, p("v")), R, KV, D)
 		kv = append(kv, graph.Reshape(k, 1, R, KV, D), graph.Reshape(v, 1, R, KV, D))
 
 		segments := []segment{{cached(cache, i, 0, b.capacity), cached(cache, i, 1, b.capacity), maskOld},
@@ -110,11 +112,11 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 			segments = append([]segment{{cached(prefix, i, 0, b.prefix), cached(prefix, i, 1, b.prefix), maskPrefix}}, segments...)
 		}
 		o := attend(graph.Reshape(q, B, T, KV, groups, D), segments)
-		x = graph.Add(x, linear(graph.Reshape(o, R, c.Heads*D), p("o")))
+		x = graph.Add(x, exec.Linear(graph.Reshape(o, R, c.Heads*D), p("o")))
 
 		h = rmsNorm(x, p("ffn_norm"), c.Eps)
-		gate := linear(h, p("gate"))
-		x = graph.Add(x, linear(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), linear(h, p("up"))), p("down")))
+		gate := exec.Linear(h, p("gate"))
+		x = graph.Add(x, exec.Linear(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), exec.Linear(h, p("up"))), p("down")))
 	}
 	head := w["head"]
 	if c.Tied {
@@ -123,16 +125,16 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 	var out *graph.Node
 	switch {
 	case b.score:
-		logits := linear(rmsNorm(x, w["final_norm"], c.Eps), head)
+		logits := exec.Linear(rmsNorm(x, w["final_norm"], c.Eps), head)
 		top := graph.ReduceAndKeep(logits, graph.ReduceMax, 1)
 		sum := graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, top)), graph.ReduceSum, 1)
 		at := graph.Concatenate([]*graph.Node{graph.Iota(g, shapes.Make(dtypes.Int32, R, 1), 0), graph.Reshape(pick, R, 1)}, 1)
 		out = graph.Sub(graph.Sub(graph.Gather(logits, at), graph.Reshape(top, R)), graph.Log(graph.Reshape(sum, R)))
 	case T > 1:
 		last := graph.Gather(x, graph.Reshape(graph.Slice(pick, graph.AxisRange(0, 1)), 1, 1))
-		out = graph.Reshape(linear(rmsNorm(last, w["final_norm"], c.Eps), head), c.Vocab)
+		out = graph.Reshape(exec.Linear(rmsNorm(last, w["final_norm"], c.Eps), head), c.Vocab)
 	default:
-		out = linear(rmsNorm(x, w["final_norm"], c.Eps), head)
+		out = exec.Linear(rmsNorm(x, w["final_norm"], c.Eps), head)
 	}
 	return []*graph.Node{out, graph.Reshape(graph.Concatenate(kv, 0), c.Layers, 2, R, KV, D)}
 }

@@ -405,7 +405,7 @@ func (b *Buffer) panels(x *execution, s *dotStep) []float32 {
 		b.mu.Lock()
 	}
 	src := unsafe.Slice((*float32)(unsafe.Add(b.base(), 4*s.b.off)), b.bytes/4-s.b.off)
-	dst := make([]float32, simd.PackedLen(s.k, s.n))
+	dst := b.backend.panelMem.floats(simd.PackedLen(s.k, s.n))
 	simd.Pack(dst, src, s.k, s.n, s.b.row, s.b.col, 0, panels)
 	if b.packs == nil {
 		b.packs = map[packKey][]float32{}
