@@ -51,8 +51,9 @@ bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
 
 PYTHON ?= python3
-bench-peers: xla ## the encoder beside torch, onnxruntime and XLA:CPU (PYTHON has them); writes bench/RESULTS.md
+bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA:CPU and llama.cpp (PYTHON has them); writes bench/RESULTS.md, GENERATION.md
 	go run ./bench/peers -python '$(PYTHON)' -o bench/RESULTS.md
+	go run ./bench/peers -python '$(PYTHON)' -llama '$(CACHE)/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf' -o bench/GENERATION.md
 
 SHARED_VECTORS ?= ../shared/data/vectors
 

@@ -43,9 +43,9 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32         // of the weight of the step that runs
-	blocks  *blocks           // or its blocks
-	rows16  simd.Rows16       // A in 16 bits
+	panels  []float32   // of the weight of the step that runs
+	blocks  *blocks     // or its blocks
+	rows16  simd.Rows16 // A in 16 bits
 	of16    rowsOfA
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
