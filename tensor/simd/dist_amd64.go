@@ -2,9 +2,13 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
-// distAVX2 is whether the assembly of dist_amd64.s runs. AVX-512 levels use it too
-// until they have kernels of their own.
-var distAVX2 = Level >= AVX2 && cpu.X86.HasPOPCNT
+// distAVX2 is whether the assembly of dist_amd64.s runs.
+var distAVX2 bool
+
+// selectKernels sets what depends on Level.
+func selectKernels() {
+	distAVX2 = Level >= AVX2 && cpu.X86.HasPOPCNT
+}
 
 //go:noescape
 func dotF32AVX2(a, b *float32, n int) float32

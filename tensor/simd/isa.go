@@ -58,3 +58,11 @@ func chooseISA(name string) (ISA, error) {
 	}
 	return best, fmt.Errorf("RAG2_ISA: this CPU does not run %s; using %s", want, best)
 }
+
+// useLevel changes the level, for tests: nothing may be running.
+func useLevel(l ISA) {
+	Level = l
+	selectKernels()
+}
+
+func init() { selectKernels() }
