@@ -251,7 +251,7 @@ func (s *dotStep) run(x *execution) {
 
 // prepareBlocks sums the rows of A when they are few enough for MatVec.
 func (s *dotStep) prepareBlocks(x *execution) {
-	if s.m > 2 || s.a.col != 1 {
+	if s.m > 2 || s.a.col != 1 || x.blocks.half() {
 		return
 	}
 	per := s.k / simd.BlockColumns

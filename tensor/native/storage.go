@@ -30,9 +30,10 @@ func (q *blocks) panel(p int) []byte {
 	return q.data[p*size : (p+1)*size]
 }
 
-// BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1 or
-// Q8_0, kept as they are: products with it (contracting k) read them directly, and so
-// do gathers of rows. Its elements are the blocks' exact values.
+// BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1, Q8_0,
+// Q4_K or Q6_K, or from elements of type BF16 or F16, kept as they are: products with
+// it (contracting k) read them directly, and so do gathers of rows. Its elements are
+// the values stored.
 func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (backends.Buffer, error) {
 	if b.IsFinalized() {
 		return nil, errFinalized
@@ -164,6 +165,12 @@ func (s *dotStep) blockTask(x *execution, w *workerState, q *blocks, c []float32
 		return
 	}
 	wide := w.scratch[:s.k*simd.PanelWidth]
+	if q.half() {
+		g := simd.Gemm{M: m1 - m0, N: min(s.n, p1*simd.PanelWidth) - p0*simd.PanelWidth, K: s.k, A: a[m0*s.a.row:], ARow: s.a.row, AK: s.a.col,
+			Half: &simd.HalfPanels{Format: q.format, Data: q.data[p0*q.format.PanelBytes(q.k):], Wide: wide}, C: c, CRow: cRow, Scratch: w.gemm}
+		g.Run(0, g.M, 0, p1-p0)
+		return
+	}
 	for p := p0; p < p1; p++ {
 		simd.Expand(q.format, wide, q.panel(p), 0, s.k)
 		n := min(simd.PanelWidth, s.n-p*simd.PanelWidth)
@@ -188,7 +195,11 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 
 // blocksFor returns the weight's blocks when the product can read them.
 func (s *dotStep) blocksFor(x *execution) *blocks {
-	q := x.params[s.b.v.index].blocks
+	b := x.params[s.b.v.index]
+	if b.blocks == nil && x.exe.backend.half != 0 {
+		b.roundWeight(x, s)
+	}
+	q := b.blocks
 	if q == nil || s.b.off != 0 || s.b.row != 1 || s.b.col != q.k || s.k != q.k || s.n != q.n {
 		return nil
 	}

@@ -25,7 +25,7 @@ func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error)
 	if n < 1 || k < 1 || len(data) != 2*n*k {
 		return 0, nil, fmt.Errorf("simd: %d bytes of %s do not make a matrix [%d,%d]", len(data), kind, n, k)
 	}
-	out := newHalfPanels(n, k)
+	out := NewHalfPanels(n, k)
 	for row := range n {
 		dst := out[row/PanelWidth*f.PanelBytes(k)+2*(row%PanelWidth):]
 		src := data[2*row*k:]
@@ -36,23 +36,22 @@ func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error)
 	return f, out, nil
 }
 
-// newHalfPanels allocates panels, with room behind for what kernels prefetch.
-func newHalfPanels(n, k int) []byte {
+// NewHalfPanels makes the memory of a matrix [k,n] in 16-bit panels, with room behind
+// for what kernels prefetch.
+func NewHalfPanels(n, k int) []byte {
 	size := (n + PanelWidth - 1) / PanelWidth * PanelWidth * 2 * k
 	return make([]byte, size+4096)[:size]
 }
 
-// PackHalf rounds B [k,n], whose element (i,j) is b[i*strideK+j*strideN], to nearest
-// 16-bit panels.
-func PackHalf(f BlockFormat, b []float32, k, n, strideK, strideN int) []byte {
-	out := newHalfPanels(n, k)
-	for j := range n {
-		dst := out[j/PanelWidth*f.PanelBytes(k)+2*(j%PanelWidth):]
+// PackHalf rounds panels p0 ≤ p < p1 of B [k,n], whose element (i,j) is
+// b[i*strideK+j*strideN], to nearest; dst is NewHalfPanels' memory.
+func PackHalf(f BlockFormat, dst []byte, b []float32, k, n, strideK, strideN, p0, p1 int) {
+	for j := p0 * PanelWidth; j < min(n, p1*PanelWidth); j++ {
+		d := dst[j/PanelWidth*f.PanelBytes(k)+2*(j%PanelWidth):]
 		for i := range k {
-			binary.LittleEndian.PutUint16(dst[2*PanelWidth*i:], narrow(f, b[i*strideK+j*strideN]))
+			binary.LittleEndian.PutUint16(d[2*PanelWidth*i:], narrow(f, b[i*strideK+j*strideN]))
 		}
 	}
-	return out
 }
 
 // narrow rounds to nearest, ties to even.

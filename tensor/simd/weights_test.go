@@ -110,7 +110,10 @@ func TestHalfWeights(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if packed := PackHalf(f, v, k, n, 1, k); string(packed) != string(data) {
+				packed, panels := NewHalfPanels(n, k), (n+15)/16
+				PackHalf(f, packed, v, k, n, 1, k, 0, panels/2)
+				PackHalf(f, packed, v, k, n, 1, k, panels/2, panels)
+				if string(packed) != string(data) {
 					t.Fatalf("%s %v: packing rounds differently", kind, s)
 				}
 				for _, m := range []int{1, 3, 13, 40} {
