@@ -34,6 +34,7 @@ type Backend struct {
 	pool      *pool
 	int8      bool
 	half      simd.BlockFormat // of weights; 0 = as they come
+	panelMem  panelMemory
 	finalized atomic.Bool
 
 	mu        sync.Mutex
@@ -176,7 +177,7 @@ func (b *Backend) takeArena(n int) []uint64 {
 	}
 	b.mu.Unlock()
 	if len(a) < n || a == nil {
-		a = make([]uint64, max(n, 8))
+		a = hugeWords(max(n, 8))
 	}
 	return a
 }

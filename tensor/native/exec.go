@@ -43,8 +43,10 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32         // of the weight of the step that runs
-	blocks  *blocks           // or its blocks
+	panels  []float32   // of the weight of the step that runs
+	blocks  *blocks     // or its blocks
+	rows16  simd.Rows16 // A in 16 bits
+	of16    rowsOfA
 	sums    []float32         // of A's rows by blocks of columns
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
@@ -188,6 +190,9 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 		x.params[i] = b
 	}
+	if e.backend.half != 0 {
+		x.roundWeights()
+	}
 	for _, v := range e.values {
 		if v.kind == parameter {
 			x.base[v.id] = x.params[v.index].at(e.flat[v.index])
@@ -204,7 +209,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
 		}
 	}()
-	x.rowsOf = rowsOfA{}
+	x.rowsOf, x.of16 = rowsOfA{}, rowsOfA{}
 	for _, s := range e.steps {
 		s.run(x)
 	}

@@ -77,8 +77,8 @@ type Gemm struct {
 	// B is packed when BK is 0; otherwise B(k,j) is B[k*BK+j].
 	B  []float32
 	BK int
-	// Half, when not nil, is B in packed panels of 16-bit elements, instead of B.
-	Half *HalfPanels
+	// Half, when its Format is not 0, is B in packed panels of 16-bit elements.
+	Half HalfPanels
 	// Bias, when not nil, is added to every row; N floats.
 	Bias []float32
 	// Add: C is added to.
@@ -115,7 +115,7 @@ func (g *Gemm) Run(m0, m1, p0, p1 int) {
 	_ = g.A[(m1-1)*g.ARow+(g.K-1)*g.AK]
 	_ = g.C[(m1-1)*g.CRow+min(g.N, p1*PanelWidth)-1]
 	switch {
-	case g.Half != nil:
+	case g.Half.Format != 0:
 		_, _ = g.Half.Data[2*p1*PanelWidth*g.K-1], g.Half.Wide[min(g.K, blockK)*PanelWidth-1]
 	case g.BK == 0:
 		_ = g.B[p1*PanelWidth*g.K-1]
@@ -158,7 +158,7 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 			for ; k < k1; k += step {
 				a := gemmArgs{k: min(step, k1-k), aRow: 4 * g.ARow, aK: 4 * g.AK, bK: 4 * PanelWidth}
 				switch {
-				case g.Half != nil:
+				case g.Half.Format != 0:
 					a.b = g.Half.at(p, k, a.k, g.K)
 				case g.BK == 0:
 					a.b = unsafe.Add(pb, 4*PanelWidth*(p*g.K+k))
@@ -178,7 +178,7 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 					if packA {
 						a.a, a.aRow, a.aK = unsafe.Pointer(&g.Scratch[(i0-m0)*(k1-k0)+(k-k0)*rows]), 4, 4*rows
 						a.next, a.step = a.b, 0
-						if g.BK == 0 && g.Half == nil && p+1 < p1 && t < 4 { // four tiles fetch the next panel
+						if g.BK == 0 && g.Half.Format == 0 && p+1 < p1 && t < 4 { // four tiles fetch the next panel
 							a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*(g.K+t*(k1-k0)/4)), 64
 						}
 					} else {

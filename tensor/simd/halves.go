@@ -101,19 +101,25 @@ func matVecHalfGo(f BlockFormat, dst *[PanelWidth]float32, x []float32, panel []
 	}
 }
 
-// matVecOther is MatVec for what is not in blocks of 32 columns.
-func matVecOther(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) {
-	if len(x) == 0 || len(panel) < f.PanelBytes(len(x)) || len(x)%f.columns() != 0 || (f == BlockQ4K && len(sums) < len(x)/BlockColumns) {
+// MatVec sets dst[r] to the product of row r of a panel and x, for the formats that
+// BlockProduct does not take: K-quants and 16-bit elements; see ByFloats. len(x) is the
+// number of columns; sums are BlockSums of x, which BlockQ4K needs.
+func MatVec(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) {
+	if !f.ByFloats() || len(x) == 0 || len(panel) < f.PanelBytes(len(x)) || len(x)%f.columns() != 0 || (f == BlockQ4K && len(sums) < len(x)/BlockColumns) {
 		panic("simd: MatVec on a short panel")
 	}
 	switch {
-	case matVecOtherFast(f, dst, x, sums, panel):
+	case matVecFast(f, dst, x, sums, panel):
 	case f.columns() == 1:
 		matVecHalfGo(f, dst, x, panel)
 	default:
 		matVecKGo(f, dst, x, panel)
 	}
 }
+
+// ByFloats tells whether products with the format are MatVec or Expand and Gemm, in
+// float32; the others are BlockProduct.
+func (f BlockFormat) ByFloats() bool { return f >= BlockQ4K }
 
 // expandOther is Expand for what is not in blocks of 32 columns.
 func expandOther(f BlockFormat, dst []float32, panel []byte, c0, n int) {

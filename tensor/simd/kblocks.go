@@ -168,3 +168,10 @@ func expandKPart(f BlockFormat, dst []float32, panel []byte, c0, n int) {
 		i += take
 	}
 }
+
+// BlockSums sets sums[i] to the sum of x[32i … 32i+31].
+func BlockSums(sums, x []float32) {
+	for i := range len(x) / BlockColumns {
+		sums[i] = Sum(x[i*BlockColumns : (i+1)*BlockColumns])
+	}
+}

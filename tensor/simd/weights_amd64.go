@@ -26,7 +26,7 @@ func widenBF16(dst *float32, src *byte, n int)
 //go:noescape
 func widenF16(dst *float32, src *byte, n int)
 
-func matVecOtherFast(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) bool {
+func matVecFast(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) bool {
 	if Level < AVX2 {
 		return false
 	}

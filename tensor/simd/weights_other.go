@@ -2,7 +2,7 @@
 
 package simd
 
-func matVecOtherFast(BlockFormat, *[PanelWidth]float32, []float32, []float32, []byte) bool {
+func matVecFast(BlockFormat, *[PanelWidth]float32, []float32, []float32, []byte) bool {
 	return false
 }
 

@@ -119,7 +119,7 @@ func TestHalfWeights(t *testing.T) {
 				for _, m := range []int{1, 3, 13, 40} {
 					a := randomFloats(r, m*k)
 					c := make([]float32, m*n)
-					h := &HalfPanels{Format: f, Data: data, Wide: make([]float32, k*PanelWidth)}
+					h := HalfPanels{Format: f, Data: data, Wide: make([]float32, k*PanelWidth)}
 					g := Gemm{M: m, N: n, K: k, A: a, ARow: k, AK: 1, Half: h, C: c, CRow: n, Scratch: make([]float32, GemmScratch)}
 					g.Run(0, m, 0, (n+15)/16)
 					for i := range c {
@@ -178,8 +178,8 @@ func TestHalfPatterns(t *testing.T) {
 func BenchmarkMatVecOther(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 9))
 	const n, k = 1536, 1536
-	for _, kind := range []string{"Q4_1", "Q4_K", "Q6_K", "BF16", "F16"} {
-		size := map[string]int{"Q4_1": 20 * 8, "Q4_K": 144, "Q6_K": 210, "BF16": 512, "F16": 512}[kind]
+	for _, kind := range []string{"Q4_K", "Q6_K", "BF16", "F16"} {
+		size := map[string]int{"Q4_K": 144, "Q6_K": 210, "BF16": 512, "F16": 512}[kind]
 		raw := make([]byte, n*k/256*size)
 		for i := range raw {
 			raw[i] = byte(r.IntN(120))
