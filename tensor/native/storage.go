@@ -46,7 +46,12 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	return &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}, nil
+	buf := &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}
+	if b.int8 && buf.blocks.half() { // to be quantised
+		buf.ensureFlat()
+		buf.blocks = nil
+	}
+	return buf, nil
 }
 
 // ensureFlat gives the buffer flat memory, whatever else it holds.
