@@ -46,7 +46,8 @@ func main() {
 		}
 	}
 	fmt.Println("exit status", status)
-	syscall.Sync()
+	// The serial port is slower than we are: wait until it has sent everything (TCSBRK).
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, 1, 0x5409, 1)
 	if err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
 		fmt.Println(err)
 	}

@@ -125,6 +125,9 @@ func (g *Gemm) Run(m0, m1, p0, p1 int) {
 	if g.Bias != nil {
 		_ = g.Bias[g.N-1]
 	}
+	if g.runFast(m0, m1, p0, p1) {
+		return
+	}
 	blocks := (m1 - m0 + blockM - 1) / blockM
 	for b := range blocks {
 		g.block(m0+(m1-m0)*b/blocks, m0+(m1-m0)*(b+1)/blocks, p0, p1)

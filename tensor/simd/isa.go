@@ -20,7 +20,7 @@ const (
 	VNNI
 )
 
-var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "vnni"}
+var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "avx512vnni"}
 
 func (i ISA) String() string { return isaNames[i] }
 
@@ -63,6 +63,7 @@ func chooseISA(name string) (ISA, error) {
 func useLevel(l ISA) {
 	Level = l
 	selectKernels()
+	selectElementwise()
 }
 
-func init() { selectKernels() }
+func init() { useLevel(Level) }
