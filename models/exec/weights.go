@@ -58,7 +58,7 @@ type blockBackend interface {
 }
 
 // blockTypes are the storage types that such engines take.
-var blockTypes = []weights.DType{weights.Q4_0, weights.Q4_1, weights.Q8_0}
+var blockTypes = []weights.DType{weights.Q4_0, weights.Q4_1, weights.Q8_0, weights.Q4_K, weights.Q6_K, weights.BF16, weights.F16}
 
 // OpenWeights checks that the tensors are in the checkpoint, with these shapes and a type
 // that holds weights, and that the device has room for them (else ErrMemory). The

@@ -47,6 +47,7 @@ type execution struct {
 	blocks  *blocks     // or its blocks
 	rows16  simd.Rows16 // A in 16 bits
 	of16    rowsOfA
+	sums    []float32         // of A's rows by blocks of columns
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
 	rowsOf  rowsOfA
@@ -188,6 +189,9 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			return nil, fmt.Errorf("native: %q: input %q is %s, %s is needed", e.name, e.names[i], b.shape, e.inputs[i])
 		}
 		x.params[i] = b
+	}
+	if e.backend.half != 0 {
+		x.roundWeights()
 	}
 	for _, v := range e.values {
 		if v.kind == parameter {
