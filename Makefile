@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic avx2
 
-.PHONY: help build static demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann lint clean
+.PHONY: help build static release bench-gpu demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,12 @@ build: ## build bin/rag2 (with XLA where cgo is available)
 
 static: ## build bin/rag2-static: one static binary, no XLA
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/rag2-static ./cmd/rag2
+
+release: ## build what is released into dist/, with the lowest glibc it needs
+	@deploy/release.sh
+
+bench-gpu: ## compare and measure every model on a GPU (without one: small shapes on XLA:CPU): bench/gpu.json
+	@bench/gpu.sh
 
 models: ## fetch the demo's sentence encoder and LLM into the cache
 	@deploy/fetch/fetch.sh models
