@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -184,5 +185,52 @@ func TestBatchRefuses(t *testing.T) {
 	st.Leave()
 	if _, err := b.Step(t.Context(), []*Stream{st}, []int32{1}); err == nil {
 		t.Error("a stream that left: no error")
+	}
+}
+
+// The cost of a step follows the tokens in use: a model for long contexts has the same
+// cache and the same graphs as one for short ones, and on the native engine a cache
+// with more room gives the same logits without reading the room, which holds NaN.
+func TestStepIndependentOfCapacity(t *testing.T) {
+	for _, engine := range []string{"native", "xla:cpu"} {
+		t.Run(engine, func(t *testing.T) {
+			m := openTiny(t, engine, "llama3")
+			ids := sample(300, m.Config.Vocab)
+			feed := func(context, room int) (*Session, []float32) {
+				m.Config.Context = context
+				s := m.NewSession()
+				t.Cleanup(s.Close)
+				if room > 0 {
+					c, err := m.newCache(1, room)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range c.flat {
+						c.flat[i] = float32(math.NaN())
+					}
+					s.cache = c
+				}
+				if _, err := s.Feed(t.Context(), ids); err != nil {
+					t.Fatal(err)
+				}
+				logits, err := s.Feed(t.Context(), ids[:1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s, logits
+			}
+			short, want := feed(512, 0)
+			graphs := m.Compilations()
+			long, got := feed(8192, 0)
+			if short.cache.capacity != 512 || long.cache.capacity != 512 || m.Compilations() != graphs || !slices.Equal(got, want) {
+				t.Errorf("caches of %d and %d tokens, %d and %d graphs", short.cache.capacity, long.cache.capacity, graphs, m.Compilations())
+			}
+			if engine != "native" {
+				return
+			}
+			if _, got := feed(8192, 8192); !slices.Equal(got, want) {
+				t.Error("a cache with more room gives other logits")
+			}
+		})
 	}
 }

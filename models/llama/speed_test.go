@@ -98,3 +98,39 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCapacity decodes behind 300 tokens in a model for short and for long contexts
+// and, on the native engine, in a cache with much room.
+func BenchmarkCapacity(b *testing.B) {
+	m := openSmol(b)
+	ids := sample(300, m.Config.Vocab)
+	for _, c := range []struct{ context, room int }{{512, 0}, {8192, 0}, {8192, 8192}} {
+		if c.room > 0 && m.backend.Name() != "native" {
+			continue
+		}
+		b.Run(fmt.Sprintf("context%d-room%d", c.context, c.room), func(b *testing.B) {
+			m.Config.Context = c.context
+			s := m.NewSession()
+			defer s.Close()
+			if c.room > 0 {
+				var err error
+				if s.cache, err = m.newCache(1, c.room); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if _, err := s.Feed(b.Context(), ids); err != nil {
+				b.Fatal(err)
+			}
+			step := func() {
+				s.Rewind(300)
+				if _, err := s.Feed(b.Context(), ids[:1]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			step() // compiles
+			for b.Loop() {
+				step()
+			}
+		})
+	}
+}

@@ -361,7 +361,8 @@ func (s *attentionStep) task(x *execution, i, worker int) {
 		seg = append(seg, [2]int{from, to})
 		total += to - from
 	}
-	if total == 0 { // nothing: the scores are equal
+	if s.blind(x, b, h, t0, nt) { // its scores are equal, everywhere
+		total = 0
 		for j := range seg {
 			seg[j] = [2]int{0, s.segments[j].n}
 			total += s.segments[j].n
@@ -401,6 +402,23 @@ func from(x *execution, v *value, at int) []float32 {
 func (g *segment) row(x *execution, b, h, t, r int) (from, to int, whole bool) {
 	m := cast[int32](x.bytes(g.spans))[3*(b*g.at[0]+h*g.at[1]+t*g.at[2]+r*g.at[3]):]
 	return int(m[0]), int(m[1]), m[2] != 0
+}
+
+// blind tells whether one of the rows sees nothing.
+func (s *attentionStep) blind(x *execution, b, h, t0, nt int) bool {
+	for t := t0; t < t0+nt; t++ {
+		for r := range s.g {
+			sees := false
+			for j := range s.segments {
+				from, to, _ := s.segments[j].row(x, b, h, t, r)
+				sees = sees || to > from
+			}
+			if !sees {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // seen is the span of rows t0 … t0+nt together; from is the begin of a panel.

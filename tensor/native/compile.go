@@ -415,5 +415,8 @@ func (c *compiler) indexing(n *node) error {
 		in = append(in, c.contiguous(i))
 	}
 	c.generic(n, f, in...)
+	if n.op == backends.OpTypeDynamicUpdateSlice && in[0].kind == parameter {
+		c.views[n].v.over = in[0]
+	}
 	return nil
 }
