@@ -78,9 +78,15 @@ func (m *Model) run(in *input, a *call) (out, kv []float32, err error) {
 			}
 			bufs = append(bufs, b)
 		}
-		bufs = append(bufs, a.cache.buf)
-		if a.prefix != nil {
-			bufs = append(bufs, a.prefix.buf)
+		for _, k := range []*kvCache{a.cache, a.prefix} {
+			if k == nil {
+				continue
+			}
+			b, err := k.buffer()
+			if err != nil {
+				return err
+			}
+			bufs = append(bufs, b)
 		}
 		res, err := p.Run(bufs, nil)
 		if err != nil {

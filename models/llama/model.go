@@ -72,9 +72,6 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.Backend().HasSharedBuffers() {
-		return nil, fmt.Errorf("llama: engine %s has no memory shared with the host, which the key-value cache needs", e.Name())
-	}
 	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64)}
 	var list []exec.Tensor
 	add := func(ours, theirs string, exact bool, dims ...int) {
