@@ -20,6 +20,7 @@ import (
 type stack struct {
 	encoder, articles string
 	queryTokens       int
+	articleTokens     int
 	batchTokens       int
 	devices           int
 	crossEncoder      string
@@ -52,6 +53,7 @@ func (s *stack) encoderFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.encoder, "encoder", "minilm", "encoder: a model of `rag2 models list` or a directory")
 	f.StringVar(&s.articles, "article-encoder", "", "directory of the article encoder, where it is another network than the query encoder")
+	f.IntVar(&s.articleTokens, "article-max-tokens", 0, "tokens of a passage at most (default the model's, 512); part of what an index is made with")
 	f.IntVar(&s.batchTokens, "batch-tokens", 0, "tokens of a batch of the encoder, padding included (default 4096; GPUs like more)")
 	f.IntVar(&s.devices, "devices", 0, "devices that the encoder's batches are spread over (default every GPU, else one)")
 	f.IntVar(&s.queryTokens, "query-max-tokens", 512, "tokens of a query at most; the rest is cut and counted")
@@ -125,6 +127,9 @@ func (s *stack) openEncoder(a *app) error {
 	spec, err := st.EncoderSpec(s.encoder)
 	if err != nil {
 		return err
+	}
+	if s.articleTokens > 0 {
+		spec.ArticleTokens = s.articleTokens
 	}
 	spec.QueryTokens, spec.BatchTokens, spec.Devices = s.queryTokens, s.batchTokens, s.devices
 	if s.articles != "" {
