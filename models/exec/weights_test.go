@@ -1,7 +1,10 @@
 package exec
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -93,6 +96,57 @@ func TestLoadedAtFirstUse(t *testing.T) {
 	for want, bad := range map[string]Tensor{"shape": {File: "F32", Dims: []int{256, 2}}, "none": {File: "none", Dims: []int{1}}} {
 		if _, err := OpenWeights(e, w, []Tensor{bad}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// A 16-bit matrix stays as it is stored on native, except one that an adapter adds to.
+func TestAdapterOnStoredBlocks(t *testing.T) {
+	e, _, _ := openTest(t)
+	base, adapter := t.TempDir(), t.TempDir()
+	put := func(path, header string, data int, fill func(b []byte)) {
+		t.Helper()
+		b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+		b = append(append(b, header...), make([]byte, data)...)
+		fill(b[len(b)-data:])
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(b []byte) {
+		for i := 0; i < len(b); i += 4 {
+			binary.LittleEndian.PutUint32(b[i:], math.Float32bits(1))
+		}
+	}
+	put(base+"/model.safetensors", `{"x.weight":{"dtype":"BF16","shape":[16,32],"data_offsets":[0,1024]},"y.weight":{"dtype":"BF16","shape":[16,32],"data_offsets":[1024,2048]}}`, 2048, func([]byte) {})
+	put(adapter+"/adapter_model.safetensors", `{"base_model.model.x.lora_A.weight":{"dtype":"F32","shape":[1,32],"data_offsets":[0,128]},"base_model.model.x.lora_B.weight":{"dtype":"F32","shape":[16,1],"data_offsets":[128,192]}}`, 192, one)
+	if err := os.WriteFile(adapter+"/adapter_config.json", []byte(`{"peft_type":"LORA","base_model_name_or_path":"b","r":1,"lora_alpha":2}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := weights.OpenAdapted(base, adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := OpenWeights(e, w, []Tensor{{Name: "x", File: "x.weight", Dims: []int{16, 32}}, {Name: "y", File: "y.weight", Dims: []int{16, 32}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	defer x.Close()
+	if x.Bytes() != 4*512+2*512 {
+		t.Errorf("%d bytes", x.Bytes())
+	}
+	bufs, err := x.Buffers(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float32{2, 0} {
+		got := make([]float32, 512)
+		if err := e.Backend().BufferToFlatData(bufs[i], got); err != nil {
+			t.Fatal(err)
+		}
+		if got[0] != want || got[511] != want {
+			t.Errorf("tensor %d: %g, want %g", i, got[0], want)
 		}
 	}
 }
