@@ -42,6 +42,9 @@ func TestEngineWithoutSharedMemory(t *testing.T) {
 			}
 		}
 		testBatch(t, m, 12, false)
+		if apart := name != "native"; (m.updates.Compilations() > 0) != apart {
+			t.Errorf("%s: %d programs write single tokens", name, m.updates.Compilations())
+		}
 		m.Close()
 		e.Close()
 	}

@@ -26,8 +26,8 @@ type kvCache struct {
 	slots, capacity int
 	buf             backends.Buffer
 	flat            []float32 // the same memory
-	// apart says that the engine shares no memory (a GPU): flat is the host's, and buf a copy
-	// that is made again after each change. A step then takes the transfer of the whole cache.
+	// apart says that the engine shares no memory (a GPU): flat is the host's, and buf a copy,
+	// see append.
 	apart bool
 	mu    sync.Mutex // a prefix may be uploaded for several sequences
 }
@@ -106,7 +106,11 @@ func (k *kvCache) close() {
 // store writes keys and values of n tokens at position pos of a slot. kv are those of
 // rows row … row+n of [layers, 2, rows, KV, D].
 func (k *kvCache) store(slot, pos int, kv []float32, rows, row, n int) {
-	k.changed()
+	if k.apart && k.buf != nil && n == 1 {
+		k.append(slot, pos, kv, rows, row)
+	} else {
+		k.changed()
+	}
 	c := k.m.Config
 	d := c.HeadDim
 	for l := range 2 * c.Layers {

@@ -20,6 +20,7 @@ type Model struct {
 	bufs    []backends.Buffer // of the weights, once a graph was built
 	loading sync.Mutex
 	cache   *exec.Cache[bucket]
+	updates *exec.Cache[[2]int] // see kvCache.update
 }
 
 // tensorNames maps our parameter names to those of Hugging Face and GGUF files.
@@ -72,7 +73,7 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64)}
+	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64), updates: exec.NewCache[[2]int](8)}
 	var list []exec.Tensor
 	add := func(ours, theirs string, exact bool, dims ...int) {
 		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact}
@@ -134,6 +135,7 @@ func (m *Model) Bytes() int64 { return m.weights.Bytes() }
 // Close frees weights and compiled graphs; no session may be used afterwards.
 func (m *Model) Close() {
 	m.cache.Close()
+	m.updates.Close()
 	m.weights.Close()
 }
 
