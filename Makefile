@@ -10,9 +10,9 @@ export RAG2_CACHE := $(CACHE)
 export GOMLX_NO_AUTO_INSTALL := 1
 
 .DEFAULT_GOAL := help
-ISAS ?= generic avx2
+ISAS ?= generic neon avx2 avx512 avx512vnni
 
-.PHONY: help build static release bench-gpu demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann lint clean
+.PHONY: help build static release bench-gpu demo test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-ann lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +47,18 @@ test: models xla ## every test, and the static build
 	CGO_ENABLED=0 go build -o bin/rag2-static ./cmd/rag2
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -timeout 20m ./...
 
-test-isa: ## the kernels' and the native engine's tests at every instruction set level
-	@for isa in $(ISAS); do echo "RAG2_ISA=$$isa"; RAG2_ISA=$$isa go test -count=1 -short ./tensor/simd/... ./tensor/native/... ; done
+test-isa: ## the kernels' and the native engine's tests at every instruction set level that this CPU runs
+	@go build -o bin/isacheck ./internal/isacheck; for isa in $(ISAS); do \
+	  if ! RAG2_ISA=$$isa bin/isacheck >/dev/null 2>&1; then skipped="$${skipped:-} $$isa"; continue; fi; \
+	  echo "RAG2_ISA=$$isa"; RAG2_ISA=$$isa go test -count=1 -short ./tensor/simd/... ./tensor/native/...; \
+	done; \
+	if [ -n "$${skipped:-}" ]; then echo "skipped, this CPU does not run:$$skipped (make test-arm64 and make test-avx512 do, emulated)"; fi
+
+test-arm64: ## the same for arm64 (NEON), under qemu-user
+	@deploy/test-arm64.sh
+
+test-avx512: ## the same with AVX-512 and VNNI, in an emulated machine (Bochs; ten minutes; KERNEL=vmlinuz)
+	@deploy/test-avx512.sh $(if $(KERNEL),-k $(KERNEL))
 
 test-race: models xla ## the tests under the race detector
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -race -short -timeout 40m ./...

@@ -2,7 +2,7 @@ package simd
 
 import "unsafe"
 
-//go:generate sh -c "go run gen_avx512.go s > avx512_amd64.s; go run gen_avx512.go go > a.tmp; gofmt a.tmp > avx512_amd64.go; rm a.tmp"
+//go:generate sh -c "go run gen_avx512.go s > avx512_amd64.s; go run gen_avx512.go go > a.tmp; mv a.tmp avx512_amd64.go"
 
 // gemmZArgs are an AVX-512 microkernel's arguments; strides in bytes, masks of the
 // columns of two panels. The assembly knows the offsets.

@@ -343,7 +343,7 @@ func Gather(out, adj []uint32, marks []uint8, epoch uint8, table []byte, stride,
 		return 0
 	}
 	out = out[:len(adj)]
-	if distFast && len(marks) > 0 && len(table) > 0 {
+	if walkFast && len(marks) > 0 && len(table) > 0 {
 		return gatherFast(&out[0], &adj[0], len(adj), &marks[0], len(marks), epoch, &table[0], stride, lines)
 	}
 	n := 0
@@ -362,7 +362,7 @@ func Gather(out, adj []uint32, marks []uint8, epoch uint8, table []byte, stride,
 
 // Prefetch fetches ahead the two cache lines from the start of p.
 func Prefetch(p []uint32) {
-	if distFast && len(p) > 0 {
+	if walkFast && len(p) > 0 {
 		prefetchFast(&p[0])
 	}
 }
@@ -374,7 +374,7 @@ func Hadamard(x []float32) {
 	if n&(n-1) != 0 {
 		panic("simd: Hadamard: length is not a power of two")
 	}
-	if distFast && n >= 16 {
+	if walkFast && n >= 16 {
 		hadamardFast(&x[0], n)
 		return
 	}

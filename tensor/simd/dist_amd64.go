@@ -6,9 +6,13 @@ import "golang.org/x/sys/cpu"
 // some, distVNNI whether that with VNNI does.
 var distFast, distZ, distVNNI bool
 
+// walkFast is whether Gather, Prefetch and Hadamard run in assembly.
+var walkFast bool
+
 // selectKernels sets what depends on Level.
 func selectKernels() {
 	distFast = Level >= AVX2 && cpu.X86.HasPOPCNT
+	walkFast = distFast
 	distZ, distVNNI = distFast && Level >= AVX512, distFast && Level >= VNNI
 }
 

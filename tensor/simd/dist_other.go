@@ -1,9 +1,9 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package simd
 
-// distFast is constant here, so that the calls below are compiled away.
-const distFast = false
+// Constants, so that the calls below are compiled away.
+const distFast, walkFast = false, false
 
 func selectKernels() {}
 

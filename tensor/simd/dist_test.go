@@ -48,7 +48,6 @@ func floats(rng *rand.Rand, n int) []float32 {
 	return v[off:]
 }
 
-// levels runs f with the assembly on (where this CPU has it) and off.
 func checkDistances(t *testing.T, seed uint64, dim, rows int, special bool) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	q, table := floats(rng, dim), floats(rng, dim*rows)

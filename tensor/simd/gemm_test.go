@@ -101,6 +101,10 @@ func testGemm(t *testing.T) {
 			}
 		}
 	}
+	for m := 8; m <= 30; m++ { // every number of rows of a tile, packed and not
+		checkGemm(t, m, 70+m, 33, uint64(m))
+		checkGemm(t, m, 33, 9, uint64(m))
+	}
 	checkGemm(t, 130, 40, 800, 4)
 	checkGemm(t, 130, 140, 800, 4)
 }

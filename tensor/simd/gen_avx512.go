@@ -8,13 +8,15 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
+	"go/format"
 	"os"
 )
 
 var (
-	w     = bufio.NewWriter(os.Stdout)
+	out   bytes.Buffer
+	w     = &out
 	decls []string
 	quiet bool
 )
@@ -547,7 +549,7 @@ func main() {
 	if !quiet {
 		fmt.Fprint(w, "#include \"textflag.h\"\n")
 		all()
-		w.Flush()
+		os.Stdout.Write(out.Bytes())
 		return
 	}
 	fmt.Fprint(w, "package simd\n")
@@ -556,7 +558,11 @@ func main() {
 		fmt.Fprintf(w, "\n//go:noescape\n%s\n", d)
 	}
 	tables()
-	w.Flush()
+	src, err := format.Source(out.Bytes())
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout.Write(src)
 }
 
 // tables lists the kernels by rows and panels.
