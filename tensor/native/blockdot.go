@@ -14,7 +14,7 @@ const floats16 = 16 << 10
 
 // prepareBlocks quantises A unless the last product had the same.
 func (s *dotStep) prepareBlocks(x *execution) {
-	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k}
+	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k, s.m}
 	if s.a.col != 1 || x.of16 == of {
 		return
 	}

@@ -23,6 +23,7 @@ type Executable struct {
 	outVals []*value
 	arena   int    // bytes
 	flat    []bool // parameters that some step reads as flat memory
+	inPlace []int  // see inPlace
 	scratch int    // floats per worker
 	gemm    int    // of which for products
 	regs    int
@@ -199,8 +200,8 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 	}
 	out = make([]backends.Buffer, len(e.outputs))
-	for i, s := range e.outputs {
-		b := e.backend.newBuffer(s)
+	for i := range e.outputs {
+		b := e.output(i, x, donate)
 		out[i] = b
 		x.base[e.outVals[i].id] = b.base()
 	}
