@@ -42,7 +42,7 @@ func TestRoundingEnginesCosine(t *testing.T) {
 		return v
 	}
 	a := vectors("native")
-	for engine, least := range map[string]float64{"native:int8": 0.99, "xla:cpu:bf16": 0.9995} {
+	for engine, least := range map[string]float64{"native:int8": 0.99, "native:bf16": 0.9995, "native:f16": 0.9995, "xla:cpu:bf16": 0.9995} {
 		b := vectors(engine)
 		if b == nil {
 			continue

@@ -284,57 +284,202 @@ func score8VNNI(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride
 //go:noescape
 func score4VNNI(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32)
 
-// Kernels by rows-1 and panels-1.
-var (
-	gemmZTable = [14][2]func(*gemmZArgs){
-		0:  {gemmZ1x1, gemmZ1x2},
-		1:  {gemmZ2x1, gemmZ2x2},
-		2:  {gemmZ3x1, gemmZ3x2},
-		3:  {gemmZ4x1, gemmZ4x2},
-		4:  {gemmZ5x1, gemmZ5x2},
-		5:  {gemmZ6x1, gemmZ6x2},
-		6:  {gemmZ7x1, gemmZ7x2},
-		7:  {gemmZ8x1, gemmZ8x2},
-		8:  {gemmZ9x1, gemmZ9x2},
-		9:  {gemmZ10x1, gemmZ10x2},
-		10: {gemmZ11x1, gemmZ11x2},
-		11: {gemmZ12x1, gemmZ12x2},
-		12: {gemmZ13x1, gemmZ13x2},
-		13: {gemmZ14x1, gemmZ14x2},
+func gemmZ(rows, panels int, a *gemmZArgs) {
+	switch 2*rows + panels {
+	case 3:
+		gemmZ1x1(a)
+	case 4:
+		gemmZ1x2(a)
+	case 5:
+		gemmZ2x1(a)
+	case 6:
+		gemmZ2x2(a)
+	case 7:
+		gemmZ3x1(a)
+	case 8:
+		gemmZ3x2(a)
+	case 9:
+		gemmZ4x1(a)
+	case 10:
+		gemmZ4x2(a)
+	case 11:
+		gemmZ5x1(a)
+	case 12:
+		gemmZ5x2(a)
+	case 13:
+		gemmZ6x1(a)
+	case 14:
+		gemmZ6x2(a)
+	case 15:
+		gemmZ7x1(a)
+	case 16:
+		gemmZ7x2(a)
+	case 17:
+		gemmZ8x1(a)
+	case 18:
+		gemmZ8x2(a)
+	case 19:
+		gemmZ9x1(a)
+	case 20:
+		gemmZ9x2(a)
+	case 21:
+		gemmZ10x1(a)
+	case 22:
+		gemmZ10x2(a)
+	case 23:
+		gemmZ11x1(a)
+	case 24:
+		gemmZ11x2(a)
+	case 25:
+		gemmZ12x1(a)
+	case 26:
+		gemmZ12x2(a)
+	case 27:
+		gemmZ13x1(a)
+	case 28:
+		gemmZ13x2(a)
+	case 29:
+		gemmZ14x1(a)
+	case 30:
+		gemmZ14x2(a)
+	default:
+		panic("simd: no such kernel")
 	}
-	gemmZPackedTable = [14][2]func(*gemmZArgs){
-		7:  {gemmZ8x1packed, gemmZ8x2packed},
-		8:  {gemmZ9x1packed, gemmZ9x2packed},
-		9:  {gemmZ10x1packed, gemmZ10x2packed},
-		10: {gemmZ11x1packed, gemmZ11x2packed},
-		11: {gemmZ12x1packed, gemmZ12x2packed},
-		12: {gemmZ13x1packed, gemmZ13x2packed},
-		13: {gemmZ14x1packed, gemmZ14x2packed},
+}
+
+func gemmZPacked(rows, panels int, a *gemmZArgs) {
+	switch 2*rows + panels {
+	case 17:
+		gemmZ8x1packed(a)
+	case 18:
+		gemmZ8x2packed(a)
+	case 19:
+		gemmZ9x1packed(a)
+	case 20:
+		gemmZ9x2packed(a)
+	case 21:
+		gemmZ10x1packed(a)
+	case 22:
+		gemmZ10x2packed(a)
+	case 23:
+		gemmZ11x1packed(a)
+	case 24:
+		gemmZ11x2packed(a)
+	case 25:
+		gemmZ12x1packed(a)
+	case 26:
+		gemmZ12x2packed(a)
+	case 27:
+		gemmZ13x1packed(a)
+	case 28:
+		gemmZ13x2packed(a)
+	case 29:
+		gemmZ14x1packed(a)
+	case 30:
+		gemmZ14x2packed(a)
+	default:
+		panic("simd: no such kernel")
 	}
-	int8ZTable = [10][2]func(*int8ZArgs){
-		0: {int8Z1x1, int8Z1x2},
-		1: {int8Z2x1, int8Z2x2},
-		2: {int8Z3x1, int8Z3x2},
-		3: {int8Z4x1, int8Z4x2},
-		4: {int8Z5x1, int8Z5x2},
-		5: {int8Z6x1, int8Z6x2},
-		6: {int8Z7x1, int8Z7x2},
-		7: {int8Z8x1, int8Z8x2},
-		8: {int8Z9x1, int8Z9x2},
-		9: {int8Z10x1, int8Z10x2},
+}
+
+func int8Z(rows, panels int, a *int8ZArgs) {
+	switch 2*rows + panels {
+	case 3:
+		int8Z1x1(a)
+	case 4:
+		int8Z1x2(a)
+	case 5:
+		int8Z2x1(a)
+	case 6:
+		int8Z2x2(a)
+	case 7:
+		int8Z3x1(a)
+	case 8:
+		int8Z3x2(a)
+	case 9:
+		int8Z4x1(a)
+	case 10:
+		int8Z4x2(a)
+	case 11:
+		int8Z5x1(a)
+	case 12:
+		int8Z5x2(a)
+	case 13:
+		int8Z6x1(a)
+	case 14:
+		int8Z6x2(a)
+	case 15:
+		int8Z7x1(a)
+	case 16:
+		int8Z7x2(a)
+	case 17:
+		int8Z8x1(a)
+	case 18:
+		int8Z8x2(a)
+	case 19:
+		int8Z9x1(a)
+	case 20:
+		int8Z9x2(a)
+	case 21:
+		int8Z10x1(a)
+	case 22:
+		int8Z10x2(a)
+	default:
+		panic("simd: no such kernel")
 	}
-	int8VNNITable = [12][2]func(*int8ZArgs){
-		0:  {int8VNNI1x1, int8VNNI1x2},
-		1:  {int8VNNI2x1, int8VNNI2x2},
-		2:  {int8VNNI3x1, int8VNNI3x2},
-		3:  {int8VNNI4x1, int8VNNI4x2},
-		4:  {int8VNNI5x1, int8VNNI5x2},
-		5:  {int8VNNI6x1, int8VNNI6x2},
-		6:  {int8VNNI7x1, int8VNNI7x2},
-		7:  {int8VNNI8x1, int8VNNI8x2},
-		8:  {int8VNNI9x1, int8VNNI9x2},
-		9:  {int8VNNI10x1, int8VNNI10x2},
-		10: {int8VNNI11x1, int8VNNI11x2},
-		11: {int8VNNI12x1, int8VNNI12x2},
+}
+
+func int8VNNI(rows, panels int, a *int8ZArgs) {
+	switch 2*rows + panels {
+	case 3:
+		int8VNNI1x1(a)
+	case 4:
+		int8VNNI1x2(a)
+	case 5:
+		int8VNNI2x1(a)
+	case 6:
+		int8VNNI2x2(a)
+	case 7:
+		int8VNNI3x1(a)
+	case 8:
+		int8VNNI3x2(a)
+	case 9:
+		int8VNNI4x1(a)
+	case 10:
+		int8VNNI4x2(a)
+	case 11:
+		int8VNNI5x1(a)
+	case 12:
+		int8VNNI5x2(a)
+	case 13:
+		int8VNNI6x1(a)
+	case 14:
+		int8VNNI6x2(a)
+	case 15:
+		int8VNNI7x1(a)
+	case 16:
+		int8VNNI7x2(a)
+	case 17:
+		int8VNNI8x1(a)
+	case 18:
+		int8VNNI8x2(a)
+	case 19:
+		int8VNNI9x1(a)
+	case 20:
+		int8VNNI9x2(a)
+	case 21:
+		int8VNNI10x1(a)
+	case 22:
+		int8VNNI10x2(a)
+	case 23:
+		int8VNNI11x1(a)
+	case 24:
+		int8VNNI11x2(a)
+	case 25:
+		int8VNNI12x1(a)
+	case 26:
+		int8VNNI12x2(a)
+	default:
+		panic("simd: no such kernel")
 	}
-)
+}

@@ -93,11 +93,11 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 			}
 			if pack {
 				a.a = unsafe.Pointer(&g.Scratch[t*16*k])
-				gemmZPackedTable[rows-1][panels-1](&a)
+				gemmZPacked(rows, panels, &a)
 				continue
 			}
 			a.a, a.aRow, a.aK = unsafe.Add(pa, 4*(i*g.ARow+k0*g.AK)), 4*g.ARow, 4*g.AK
-			gemmZTable[rows-1][panels-1](&a)
+			gemmZ(rows, panels, &a)
 		}
 	}
 }
@@ -136,9 +136,9 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 	if Level < AVX512 {
 		return false
 	}
-	table, most := int8ZTable[:], len(int8ZTable)
+	most := 10
 	if Level >= VNNI {
-		table, most = int8VNNITable[:], len(int8VNNITable)
+		most = 12
 	}
 	rb, k := RowBytes(w.K), int8K(w.K)
 	tiles := (m1 - m0 + most - 1) / most
@@ -154,7 +154,11 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 			rows := m0 + (m1-m0)*(t+1)/tiles - i
 			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
 			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
-			table[rows-1][panels-1](&a)
+			if Level >= VNNI {
+				int8VNNI(rows, panels, &a)
+			} else {
+				int8Z(rows, panels, &a)
+			}
 		}
 	}
 	return true

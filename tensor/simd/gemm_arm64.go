@@ -2,21 +2,40 @@ package simd
 
 //go:generate sh -c "go run gen_neon.go s > neon_arm64.s; go run gen_neon.go go > n.tmp; mv n.tmp neon_arm64.go"
 
-// Microkernels by rows-1: with strides, and for A in tiles [k][rows].
-var (
-	gemmNEON     = [6]func(*gemmArgs){gemmNEON1, gemmNEON2, gemmNEON3, gemmNEON4, gemmNEON5, gemmNEON6}
-	gemmNEONTile = [6]func(*gemmArgs){gemmNEON1tile, gemmNEON2tile, gemmNEON3tile, gemmNEON4tile, gemmNEON5tile, gemmNEON6tile}
-)
-
 // tile runs the microkernel for rows 1 … 6 of one 16-wide panel.
 func (g *gemmArgs) tile(rows int) {
-	switch {
-	case Level < NEON:
+	if Level < NEON {
 		g.tileGo(rows)
-	case rows > 1 && g.aRow == 4 && g.aK == 4*rows: // A was packed, with room behind
-		gemmNEONTile[rows-1](g)
+		return
+	}
+	if rows > 1 && g.aRow == 4 && g.aK == 4*rows { // A was packed, with room behind
+		switch rows {
+		case 2:
+			gemmNEON2tile(g)
+		case 3:
+			gemmNEON3tile(g)
+		case 4:
+			gemmNEON4tile(g)
+		case 5:
+			gemmNEON5tile(g)
+		default:
+			gemmNEON6tile(g)
+		}
+		return
+	}
+	switch rows {
+	case 1:
+		gemmNEON1(g)
+	case 2:
+		gemmNEON2(g)
+	case 3:
+		gemmNEON3(g)
+	case 4:
+		gemmNEON4(g)
+	case 5:
+		gemmNEON5(g)
 	default:
-		gemmNEON[rows-1](g)
+		gemmNEON6(g)
 	}
 }
 

@@ -565,20 +565,20 @@ func main() {
 	os.Stdout.Write(src)
 }
 
-// tables lists the kernels by rows and panels.
+// tables writes the choice of a kernel by rows and panels: direct calls, so that the
+// arguments stay on the stack.
 func tables() {
-	fmt.Fprint(w, "\n// Kernels by rows-1 and panels-1.\nvar (\n")
-	row := func(name, typ, suffix string, from, to int) {
-		fmt.Fprintf(w, "\t%s = [%d][2]func(*%s){\n", name, to, typ)
+	choice := func(name, typ, kernel, suffix string, from, to int) {
+		fmt.Fprintf(w, "\nfunc %s(rows, panels int, a *%s) {\n\tswitch 2*rows + panels {\n", name, typ)
 		for r := from; r <= to; r++ {
-			prefix := map[string]string{"gemmZ": "gemmZ", "gemmZPacked": "gemmZ", "int8Z": "int8Z", "int8VNNI": "int8VNNI"}[name[:len(name)-5]]
-			fmt.Fprintf(w, "\t\t%d: {%s%dx1%s, %s%dx2%s},\n", r-1, prefix, r, suffix, prefix, r, suffix)
+			for q := 1; q <= 2; q++ {
+				fmt.Fprintf(w, "\tcase %d:\n\t\t%s%dx%d%s(a)\n", 2*r+q, kernel, r, q, suffix)
+			}
 		}
-		fmt.Fprint(w, "\t}\n")
+		fmt.Fprint(w, "\tdefault:\n\t\tpanic(\"simd: no such kernel\")\n\t}\n}\n")
 	}
-	row("gemmZTable", "gemmZArgs", "", 1, 14)
-	row("gemmZPackedTable", "gemmZArgs", "packed", 8, 14)
-	row("int8ZTable", "int8ZArgs", "", 1, 10)
-	row("int8VNNITable", "int8ZArgs", "", 1, 12)
-	fmt.Fprint(w, ")\n")
+	choice("gemmZ", "gemmZArgs", "gemmZ", "", 1, 14)
+	choice("gemmZPacked", "gemmZArgs", "gemmZ", "packed", 8, 14)
+	choice("int8Z", "int8ZArgs", "int8Z", "", 1, 10)
+	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, 12)
 }

@@ -135,9 +135,6 @@ func reduceMinNEON(a *float32, n int) (r float32)
 func gemmNEON1(args *gemmArgs)
 
 //go:noescape
-func gemmNEON1tile(args *gemmArgs)
-
-//go:noescape
 func gemmNEON2(args *gemmArgs)
 
 //go:noescape

@@ -1742,37 +1742,6 @@ loop:
 	ADD R13, R12
 	RET
 
-// func gemmNEON1tile(args *gemmArgs)
-TEXT ·gemmNEON1tile(SB), NOSPLIT, $0-8
-	MOVD args+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R5
-	MOVD 16(R0), R2
-	MOVD 24(R0), R3
-	MOVD 32(R0), R4
-	MOVD 40(R0), R11
-	MOVD 48(R0), R12
-	MOVD 56(R0), R13
-	VLD1 (R12), [V0.S4, V1.S4, V2.S4, V3.S4]
-	ADD R13, R12
-loop:
-	VLD1 (R4), [V24.S4, V25.S4, V26.S4, V27.S4]
-	ADD R11, R4
-	PRFM 512(R4), PLDL1KEEP
-	VLD1 (R5), [V28.S4]
-	ADD $4, R5
-	WORD $0x4F9C1300 // fmla v0.4s, v24.4s, v28.s[0]
-	WORD $0x4F9C1321 // fmla v1.4s, v25.4s, v28.s[0]
-	WORD $0x4F9C1342 // fmla v2.4s, v26.4s, v28.s[0]
-	WORD $0x4F9C1363 // fmla v3.4s, v27.4s, v28.s[0]
-	SUB $1, R1
-	CBNZ R1, loop
-	MOVD 64(R0), R12
-	MOVD 72(R0), R13
-	VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R12)
-	ADD R13, R12
-	RET
-
 // func gemmNEON2(args *gemmArgs)
 TEXT ·gemmNEON2(SB), NOSPLIT, $0-8
 	MOVD args+0(FP), R0
