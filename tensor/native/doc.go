@@ -26,6 +26,13 @@
 // and row gathers read both; any other op makes the flat form again. The engine
 // "native:int8" keeps weights in 7-bit integers and quantises activations per row.
 //
+// # Attention
+//
+// The softmax of masked scores over one or several segments of keys, times values,
+// becomes one step, which reads only what the masks show (see opAttention): a step of
+// generation does not pay for a cache's room. A DynamicUpdateSlice of a donated
+// parameter writes to the parameter's memory.
+//
 // # Concurrency
 //
 // Everything may be called concurrently. An execution uses the calling goroutine and
