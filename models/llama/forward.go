@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"rag2/models/exec"
-	"rag2/tensor/simd"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -126,8 +125,10 @@ func (m *Model) check(ids []int32, before int) error {
 }
 
 func finite(out []float32) error {
-	if m := simd.Maximum(out); m != m { // NaN if any is
-		return fmt.Errorf("llama: the network returned NaN")
+	for _, v := range out {
+		if v != v {
+			return fmt.Errorf("llama: the network returned NaN")
+		}
 	}
 	return nil
 }

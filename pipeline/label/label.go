@@ -34,7 +34,7 @@ type Options struct {
 	// New tokens at most; 0 = 512.
 	RationaleTokens, AnswerTokens int
 	// Concurrency is the number of questions in work at once; 0 = 4. A model that runs
-	// here takes one, so that what it gives does not depend on the order.
+	// here takes one, and leads several conversations together where it can.
 	Concurrency int
 }
 

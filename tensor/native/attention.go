@@ -337,7 +337,8 @@ func (s *attentionStep) run(x *execution) {
 
 func (s *attentionStep) task(x *execution, i, worker int) {
 	blocks := s.blocks()
-	b, h, t0 := i/blocks/s.h, i/blocks%s.h, i%blocks*s.rows
+	// Batches follow each other: what they share is in cache.
+	h, b, t0 := i/(blocks*s.b), i/blocks%s.b, i%blocks*s.rows
 	nt := min(s.rows, s.t-t0)
 	used := nt * s.g
 	rows := evenRows(used)

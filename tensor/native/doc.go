@@ -28,6 +28,13 @@
 // activations per row; "native:bf16" and "native:f16" round weights to 16 bits and
 // widen them in products, whose sums stay float32.
 //
+// # Attention
+//
+// The softmax of masked scores over one or several segments of keys, times values,
+// becomes one step, which reads only what the masks show (see opAttention): a step of
+// generation does not pay for a cache's room. A DynamicUpdateSlice of a donated
+// parameter writes to the parameter's memory.
+//
 // # Concurrency
 //
 // Everything may be called concurrently. An execution uses the calling goroutine and

@@ -51,6 +51,10 @@ func product(bits, rows int) {
 	if bits == 8 {
 		size, data, groups = 544, 32, 8
 	}
+	spare := rows <= 4 // registers for the raw words and the mask
+	if spare && bits == 4 {
+		p("VMOVDQU nibbles<>(SB), Y11")
+	}
 	p("PCALIGN $32")
 	label("block")
 	for i := range 2 * rows {
@@ -70,6 +74,12 @@ func product(bits, rows int) {
 				case bits == 8:
 					p("VMOVDQU %s, %s", src, v)
 					p("VPSRAW $8, %s, %s", v, v)
+				case spare && part == 0:
+					p("VMOVDQU %s, Y%d", src, 9+h)
+					p("VPAND Y11, Y%d, %s", 9+h, v)
+				case spare:
+					p("VPSRLD $%d, Y%d, %s", 4*part, 9+h, v)
+					p("VPAND Y11, %s, %s", v, v)
 				default:
 					p("VMOVDQU %s, %s", src, v)
 					if part > 0 {
@@ -81,8 +91,12 @@ func product(bits, rows int) {
 			for r := range rows {
 				p("VPBROADCASTD %d%s, Y14", 4*(g*16/groups+part), x[r])
 				for h := range 2 {
-					p("VPMADDWD Y%d, Y14, Y15", 12+h)
-					p("VPADDD Y15, Y%d, Y%d", 2*r+h, 2*r+h)
+					t := 15
+					if spare && h == 1 {
+						t = 8
+					}
+					p("VPMADDWD Y%d, Y14, Y%d", 12+h, t)
+					p("VPADDD Y%d, Y%d, Y%d", t, 2*r+h, 2*r+h)
 				}
 			}
 		}
