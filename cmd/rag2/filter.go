@@ -19,8 +19,8 @@ import (
 
 // filter is the commands that make the rationale-guided filter.
 func (a *app) filter() *cobra.Command {
-	return group("filter", "labels for the filter: make, recompute, look at, export",
-		a.filterLabel(), a.filterRelabel(), a.filterReport(), a.filterExport())
+	return group("filter", "the filter: make labels, look at them, train, judge",
+		a.filterLabel(), a.filterRelabel(), a.filterReport(), a.filterExport(), a.filterGold(), a.filterTrain())
 }
 
 // labelSummary is what the commands print.
@@ -272,7 +272,7 @@ func (a *app) filterExport() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "where to write")
-	c.Flags().StringVar(&dataset, "dataset", "rag2", "value of dataset_name")
+	c.Flags().StringVar(&dataset, "dataset", "rag2", datasetUsage)
 	c.Flags().Float64Var(&dev, "dev", 0.1, "share of the questions that dev.json holds")
 	return c
 }

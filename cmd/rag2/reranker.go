@@ -166,7 +166,7 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 			}
 			defer tr.Close()
 			j := train.Job{Trainer: tr, Batches: batches,
-				Input:    func(batch int) ([]train.Input, error) { return x.Inputs(sampler.Pairs(batch), t.tokens), nil },
+				Input:    func(batch int) ([]train.Input, error) { return x.PairInputs(sampler.Pairs(batch), t.tokens), nil },
 				Settings: map[string]any{"command": "reranker train", "options": t.o, "lora": t.lora, "base": t.base, "tokens": t.tokens, "batch": sampler.Batch, "negatives": negatives, "groups": len(sampler.Groups), "freeze": freeze, "freeze_embeddings": freezeEmbeddings},
 			}
 			if dev != "" {
@@ -189,7 +189,7 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 	}
 	t.define(c)
 	f := c.Flags()
-	f.StringVar(&file, "groups", "", "groups to train with, JSONL, .gz too")
+	f.StringVar(&file, "groups", "", groupsUsage)
 	f.StringVar(&dev, "dev", "", devUsage)
 	f.IntVar(&sampler.Batch, "batch", 8, "examples in a batch")
 	f.IntVar(&negatives, "negatives", 3, "negatives drawn for each positive")

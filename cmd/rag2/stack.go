@@ -42,6 +42,9 @@ const (
 	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
 	corporaUsage      = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
 	pairsUsage        = "questions with the texts that answer them, JSONL as `reranker bioasq` writes it, .gz too"
+	groupsUsage       = "groups of right and wrong texts, JSONL as `reranker mine` writes it, .gz too"
+	recordsUsage      = "records, a JSON array as `filter export` and `filter gold` write it"
+	datasetUsage      = "value of dataset_name"
 	devUsage          = "held-out data in the form of the training data: the best weights on it are kept"
 	crossEncoderUsage = "cross-encoder that reranks: a model or a directory (default none)"
 )
