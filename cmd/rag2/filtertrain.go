@@ -71,7 +71,8 @@ func (t *trainFlags) authors(c *cobra.Command, batch *int) {
 func (a *app) filterTrain() *cobra.Command {
 	var s stack
 	var t trainFlags
-	var file, dev, preset, weighting string
+	var file, dev, weighting string
+	var authors bool
 	var batch int
 	c := &cobra.Command{
 		Use:   "train --records RECORDS.json --base MODEL --out DIR",
@@ -79,17 +80,13 @@ func (a *app) filterTrain() *cobra.Command {
 		Long: `RECORDS is a JSON array in the authors' format, {"id", "answer", "dataset_name", "question"},
 as "filter export" writes it. A T5 without the tokens [HELPFUL] and [NOT_HELPFUL] gets
 them; its loss is the cross-entropy of the label token over the vocabulary. DIR becomes a
-Hugging Face directory that --filter opens. --preset authors: learning rate 3e-5, 40
+Hugging Face directory that --filter opens. --authors: learning rate 3e-5, 40
 epochs, batches of 16, linear decay, no warm-up, no weight decay. A training that was
 stopped, however, goes on from its checkpoint in DIR to the same result.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch preset {
-			case "authors":
+			if authors {
 				t.authors(c, &batch)
-			case "":
-			default:
-				return usagef("--preset %q; authors", preset)
 			}
 			if file == "" {
 				return usagef("--records is needed")
@@ -153,8 +150,8 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 	t.define(c)
 	f := c.Flags()
 	f.StringVar(&file, "records", "", recordsUsage)
-	f.StringVar(&dev, "dev", "", devUsage)
-	f.StringVar(&preset, "preset", "", "settings to start from: authors (default none)")
+	f.StringVar(&dev, "held-out", "", devUsage)
+	f.BoolVar(&authors, "authors", false, "start from the authors' settings; flags that are given win")
 	f.IntVar(&batch, "batch", 16, "examples in a batch")
 	f.StringVar(&weighting, "class-weight", "none", "none, or balanced: both classes weigh as much in the loss")
 	return c

@@ -190,7 +190,7 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 	t.define(c)
 	f := c.Flags()
 	f.StringVar(&file, "groups", "", groupsUsage)
-	f.StringVar(&dev, "dev", "", devUsage)
+	f.StringVar(&dev, "held-out", "", devUsage)
 	f.IntVar(&sampler.Batch, "batch", 8, "examples in a batch")
 	f.IntVar(&negatives, "negatives", 3, "negatives drawn for each positive")
 	f.IntVar(&freeze, "freeze-layers", 0, "lower layers that keep their weights")
