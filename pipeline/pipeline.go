@@ -312,11 +312,11 @@ func (r *run) filter(ctx context.Context, st *StageTrace) error {
 	st.Cut, st.Out = rep.Truncated, 0
 	for i, s := range kept {
 		s.Verdict = &vs[i]
-		if vs[i].Helpful {
+		if vs[i].P >= r.o.Threshold {
 			st.Out++
 			continue
 		}
-		s.Dropped = fmt.Sprintf("filter: P(helpful) = %.3f", vs[i].P)
+		s.Dropped = fmt.Sprintf("filter: P(helpful) = %.3f, below %.3g", vs[i].P, r.o.Threshold)
 	}
 	if st.Out == 0 {
 		st.Note = "the filter dropped every snippet"

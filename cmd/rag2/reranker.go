@@ -258,7 +258,7 @@ func (a *app) rerankerEval() *cobra.Command {
 				name string
 				s    tune.RankingScores
 			}{{"retrieval", r.Retrieval}, {"reranked", r.Reranked}, {"gain", r.Gain}} {
-				fmt.Printf("%-12s %-24s %s\n", row.name, interval(row.s.NDCG10), interval(row.s.MRR))
+				fmt.Printf("%-12s %-24s %s\n", row.name, row.s.NDCG10, row.s.MRR)
 			}
 			return nil
 		},
@@ -267,8 +267,4 @@ func (a *app) rerankerEval() *cobra.Command {
 	c.Flags().StringVar(&file, "pairs", "", pairsUsage)
 	c.Flags().StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
 	return c
-}
-
-func interval(i tune.Interval) string {
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Value, i.Low, i.High)
 }

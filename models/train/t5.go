@@ -35,9 +35,9 @@ type T5 struct {
 	Weight [2]float64 // of the classes in the loss; both 0 = 1
 	// MaxTokens is what evidence is cut to; 0 = 512.
 	MaxTokens int
-	hf     map[string]string
-	dir    string
-	added  bool // the label tokens are new to the tokenizer
+	hf        map[string]string
+	dir       string
+	added     bool // the label tokens are new to the tokenizer
 }
 
 // OpenT5 reads a Hugging Face directory. Label tokens that the vocabulary lacks are added
