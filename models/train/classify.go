@@ -81,9 +81,7 @@ func (x *PairFilter) Loss(w map[string]*graph.Node, in []*graph.Node, h Hooks) *
 
 // Classify implements Classifier.
 func (x *PairFilter) Classify(t *Trainer, examples []Example) ([]float32, error) {
-	return t.Evaluate("labels", x.Inputs(examples)[:3], 2*len(examples), func(w map[string]*graph.Node, ins []*graph.Node, h Hooks) *graph.Node {
-		return graph.Reshape(x.logits(w, ins, h), 2*len(examples))
-	})
+	return t.Evaluate("labels", x.Inputs(examples)[:3], 2*len(examples), x.logitsOf)
 }
 
 // Parameters implements Classifier.
