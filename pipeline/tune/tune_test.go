@@ -84,7 +84,7 @@ func TestBootstrapCovers(t *testing.T) {
 		return []float64{m}
 	})[0]
 	se := 0.5 / math.Sqrt(float64(n))
-	if iv.Value != 0.5 || math.Abs(iv.Low-(0.5-1.96*se)) > 0.3*se || math.Abs(iv.High-(0.5+1.96*se)) > 0.3*se {
+	if math.Abs(iv.Value-0.5) > 1e-9 || math.Abs(iv.Low-(0.5-1.96*se)) > 0.3*se || math.Abs(iv.High-(0.5+1.96*se)) > 0.3*se {
 		t.Errorf("%+v, standard error %g", iv, se)
 	}
 }
