@@ -45,7 +45,7 @@ func TestFilterAndRerankerCommands(t *testing.T) {
 		{"filter", "relabel", labels, "--tau-population", "x"}, {"filter", "report", labels}, {"reranker", "train"},
 		{"reranker", "train", "--groups", groups, "--base", abs(t, tiny), "--out", dir, "--lr", "-1"},
 		{"reranker", "mine"}, {"reranker", "eval"}, {"reranker", "bioasq", "x"}, {"filter", "gold"}, {"filter", "train"},
-		{"filter", "train", "--records", groups, "--base", abs(t, tinyT5), "--out", dir, "--dtype", "F8"},
+		{"filter", "train", "--records", groups, "--base", abs(t, tinyT5), "--out", dir, "--weights-dtype", "F8"},
 	} {
 		if r := call(t, env, "", args...); r.code != exitUsage {
 			t.Errorf("%v: %+v", args, r)

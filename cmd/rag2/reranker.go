@@ -46,7 +46,7 @@ lines of {"id", "query", "positives": [{"doc", "text"}]}, divided by question.`,
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "where to write")
-	c.Flags().Float64Var(&dev, "dev-share", 0.1, "share of the questions to steer training by")
+	c.Flags().Float64Var(&dev, "dev-share", 0.1, "share of the questions that dev.json holds")
 	c.Flags().Float64Var(&test, "test-share", 0.15, "share of the questions to judge the result by")
 	return c
 }

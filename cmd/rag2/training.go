@@ -30,7 +30,7 @@ func (t *trainFlags) define(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&t.base, "base", "", "model to start from: a model or a directory")
 	f.StringVar(&t.out, "out", "", "where to write")
-	f.StringVar(&t.dtype, "dtype", train.F32, "type of the weights that are written: F32, F16, BF16")
+	f.StringVar(&t.dtype, "weights-dtype", train.F32, "type of the weights that are written: F32, F16, BF16")
 	f.IntVar(&t.epochs, "epochs", 1, "passes over the training data")
 	f.IntVar(&t.tokens, "max-tokens", 256, "tokens at most, special ones included")
 	f.IntVar(&t.every, "eval-every", 100, "steps between two looks at --held-out")
@@ -58,7 +58,7 @@ func (t *trainFlags) check() error {
 		return usagef("--epochs and --eval-every are at least 1, --max-tokens 16, --patience and --checkpoint-every 0")
 	}
 	if t.dtype != train.F32 && t.dtype != train.F16 && t.dtype != train.BF16 {
-		return usagef("--dtype %q; F32, F16 or BF16", t.dtype)
+		return usagef("--weights-dtype %q; F32, F16 or BF16", t.dtype)
 	}
 	if t.lora.Rank != 0 {
 		if err := t.lora.Validate(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -12,8 +14,8 @@ import (
 // build writes the network for one bucket.
 func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
 	w := map[string]*graph.Node{}
-	for i, n := range m.names {
-		w[n] = graph.Parameter(g, n, m.shapes[i])
+	for i := range m.weights.Len() {
+		w[m.weights.Name(i)] = graph.Parameter(g, m.weights.Name(i), m.weights.Shape(i))
 	}
 	ids := graph.Parameter(g, "ids", shapes.Make(dtypes.Int32, batch, length))
 	types := graph.Parameter(g, "types", shapes.Make(dtypes.Int32, batch, length))
@@ -31,16 +33,13 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	rows := batch * length
 	h := c.Hidden
 
-	embed := func(table, idx *graph.Node) *graph.Node {
-		return graph.Gather(table, graph.Reshape(idx, rows, 1))
-	}
-	x := graph.Add(embed(w["embeddings.word_embeddings.weight"], ids), embed(w["embeddings.token_type_embeddings.weight"], types))
-	pos := graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange())
+	x := graph.Add(exec.Rows(w["embeddings.word_embeddings.weight"], ids), exec.Rows(w["embeddings.token_type_embeddings.weight"], types))
+	pos := graph.ConvertDType(graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange()), dtypes.Float32)
 	x = graph.Add(graph.Reshape(x, batch, length, h), graph.Reshape(pos, 1, length, h))
 	x = graph.Reshape(x, rows, h)
 	multiply := c.Linear
 	if multiply == nil {
-		multiply = func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
+		multiply = exec.Linear
 	}
 	norm := func(x *graph.Node, n string) *graph.Node { return layerNorm(x, w[n+".weight"], w[n+".bias"], c.Eps) }
 	linear := func(x *graph.Node, n string) *graph.Node {
@@ -63,10 +62,10 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 		p := fmt.Sprintf("encoder.layer.%d.", i)
 		heads := func(n string) *graph.Node { return graph.Reshape(linear(x, p+n), batch, length, c.Heads, d) }
 		q, k, v := heads("attention.self.query"), heads("attention.self.key"), heads("attention.self.value")
-		s := graph.Einsum("blnd,bmnd->bnlm", q, k)
+		s := exec.Product("blnd,bmnd->bnlm", q, k, w[p+"attention.self.query.weight"])
 		s = graph.MulScalar(s, 1/math.Sqrt(float64(d)))
 		a := drop(graph.Softmax(graph.Where(mask, s, minus), -1))
-		ctx := graph.Einsum("bnlm,bmnd->blnd", a, v)
+		ctx := exec.Product("bnlm,bmnd->blnd", a, v, w[p+"attention.self.query.weight"])
 		y := drop(linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense"))
 		x = norm(graph.Add(x, y), p+"attention.output.LayerNorm")
 		y = drop(linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense"))

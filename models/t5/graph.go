@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -21,7 +23,7 @@ const masked = -1e30
 func (c Config) Encode(w Weights, ids, lens *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1]
-	x := c.drop(embed(w["shared"], ids))
+	x := c.drop(exec.Rows(w["shared"], ids))
 	bias := c.bias(g, w["enc.bias"], L, true)
 	bias = graph.BroadcastToDims(graph.Reshape(bias, 1, c.Heads, L, L), B, c.Heads, L, L)
 	mask := graph.BroadcastToDims(graph.Reshape(inside(lens, L), B, 1, 1, L), B, c.Heads, L, L)
@@ -42,7 +44,7 @@ func (c Config) Decode(w Weights, hidden, lens, ids *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, T, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1], hidden.Shape().Dimensions[1]
 	enc := graph.Reshape(hidden, B*L, c.Hidden)
-	x := c.drop(embed(w["shared"], ids))
+	x := c.drop(exec.Rows(w["shared"], ids))
 	bias := graph.BroadcastToDims(graph.Reshape(c.bias(g, w["dec.bias"], T, false), 1, c.Heads, T, T), B, c.Heads, T, T)
 	causal := graph.LessOrEqual(graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 1), graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 0))
 	causal = graph.BroadcastToDims(graph.Reshape(causal, 1, 1, T, T), B, c.Heads, T, T)
@@ -77,11 +79,6 @@ func (c Config) Head(w Weights, hidden, tokens *graph.Node) *graph.Node {
 	return c.linear(hidden, head)
 }
 
-// embed looks ids [B, T] up in a table [V, D]: [B·T, D].
-func embed(table, ids *graph.Node) *graph.Node {
-	return graph.Gather(table, graph.Reshape(ids, ids.Shape().Size(), 1))
-}
-
 // inside is true at the first lens tokens: [B, n].
 func inside(lens *graph.Node, n int) *graph.Node {
 	B := lens.Shape().Dimensions[0]
@@ -109,7 +106,7 @@ func (c Config) linear(x, w *graph.Node) *graph.Node {
 	if c.Linear != nil {
 		return c.Linear(x, w)
 	}
-	return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil)
+	return exec.Linear(x, w)
 }
 
 // heads projects x [B·n, Hidden] to [B, n, Heads, HeadDim].
@@ -120,12 +117,12 @@ func (c Config) heads(x, w *graph.Node, B, n int) *graph.Node {
 // attend is attention without scaling: q [B, T, H, D], k and v [B, S, H, D], bias and
 // mask [B, H, T, S]; the result is [B·T, Hidden].
 func (c Config) attend(q, k, v, bias, mask, o *graph.Node) *graph.Node {
-	s := graph.Einsum("bthd,bshd->bhts", q, k)
+	s := exec.Product("bthd,bshd->bhts", q, k, o)
 	if bias != nil {
 		s = graph.Add(s, bias)
 	}
 	s = graph.Where(mask, s, graph.BroadcastToShape(graph.Scalar(s.Graph(), dtypes.Float32, masked), s.Shape()))
-	x := graph.Einsum("bhts,bshd->bthd", c.drop(graph.Softmax(s, -1)), v)
+	x := exec.Product("bhts,bshd->bthd", c.drop(graph.Softmax(s, -1)), v, o)
 	d := x.Shape().Dimensions
 	return c.linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
 }
