@@ -3,10 +3,12 @@
     base.py TEXTS.jsonl MINILM_DIR OUT [--vocab 8000] [--dim 192] [--layers 3] [--ff 384]
 
 TEXTS are lines with "query" and "positives" (or "text"). The vocabulary is trained on them. The embeddings are those of
-MiniLM, averaged over the WordPieces of each piece and reduced to DIM dimensions by PCA, so that like words begin alike. Half
-of the first encoder layers' heads begin as matching heads (queries and keys one projection; Trockman and Kolter, "Mimetic
-initialization of self-attention layers", 2023) that look at equal words some distance away; all else is T5's usual random
-initialisation. Nothing here has seen a label. Needs numpy, tokenizers and safetensors.
+MiniLM, averaged over the WordPieces of each piece and reduced by PCA, so that like words begin alike. Half of the first
+encoder layer's heads begin as matching heads (queries and keys one projection; Trockman and Kolter, "Mimetic initialization of
+self-attention layers", 2023): a word looks at equal words some distance away, and where there is none at the text's first word,
+and writes how rare the word is that it found into a channel of its own. Three channels of the embeddings serve that: a constant,
+the word's rarity in TEXTS, and a mark of the first word. What the channel means for the answer is for training to find out: all
+else is T5's usual random initialisation, and nothing here has seen a label. Needs numpy, tokenizers and safetensors.
 """
 import argparse, json, os
 import numpy as np
@@ -46,25 +48,44 @@ for i in range(V):
         vectors[i] = table[ids].mean(0)
 vectors -= vectors[3:].mean(0)
 _, _, basis = np.linalg.svd(vectors[3:], full_matrices=False)
-e = vectors @ basis[:D].T
-norm = np.linalg.norm(e, axis=1, keepdims=True)
-e = e / np.maximum(norm, 1e-9) * np.sqrt(D) * 0.7 + rng.normal(size=(V, D)) * 0.3  # rows of about T5's scale, all different
+CONST, RARE, FIRST, MATCH = range(D - 4, D)  # the channels
+content = vectors @ basis[:D - 4].T
+norm = np.linalg.norm(content, axis=1, keepdims=True)
+e = np.zeros((V, D))
+e[:, :D - 4] = content / np.maximum(norm, 1e-9) * np.sqrt(D) * 0.7 + rng.normal(size=(V, D - 4)) * 0.3  # rows of about T5's scale, all different
+df = np.ones(V)
+for x in t.encode_batch(lines, add_special_tokens=False):
+    df[list(set(x.ids))] += 1
+e[:, CONST], e[:, RARE] = 1, np.log(len(lines) / df) / np.log(len(lines))
+e[:3, RARE] = 0
+first = t.encode(template, add_special_tokens=False).ids[0]
+e[first, RARE], e[first, FIRST] = 0, 8
 
 def normal(rows, cols, std): return (rng.normal(size=(rows, cols)) * std).astype(np.float32)
 w = {"shared.weight": e.astype(np.float32), "encoder.final_layer_norm.weight": np.ones(D, np.float32), "decoder.final_layer_norm.weight": np.ones(D, np.float32)}
 def attention(p, match):
     q, k = normal(H * K, D, (D * K) ** -0.5), normal(H * K, D, D ** -0.5)
+    v, o = normal(H * K, D, D ** -0.5), normal(D, H * K, (H * K) ** -0.5)
     for h in range(match):
-        o = np.linalg.qr(rng.normal(size=(D, K)))[0].T * np.sqrt(0.2)
-        q[h * K:(h + 1) * K], k[h * K:(h + 1) * K] = o, o
-    w[p + "q.weight"], w[p + "k.weight"], w[p + "v.weight"], w[p + "o.weight"] = q, k, normal(H * K, D, D ** -0.5), normal(D, H * K, (H * K) ** -0.5)
+        same = np.zeros((K, D))
+        same[:K - 1, :D - 4] = np.linalg.qr(rng.normal(size=(D - 4, K - 1)))[0].T * np.sqrt(0.3)  # equal words: about 9
+        at = slice(h * K, (h + 1) * K)
+        q[at], k[at] = same, same
+        q[(h + 1) * K - 1, CONST], k[(h + 1) * K - 1, FIRST] = 0.82, 0.82  # the first word: about 7
+        v[h * K] = 0
+        v[h * K, RARE] = 1
+    if match:
+        o[MATCH] = 0  # nothing else writes there
+        o[MATCH, np.arange(match) * K] = 1
+    w[p + "q.weight"], w[p + "k.weight"], w[p + "v.weight"], w[p + "o.weight"] = q, k, v, o
 def ff(p):
     w[p + "wi_0.weight"], w[p + "wi_1.weight"], w[p + "wo.weight"] = normal(F, D, D ** -0.5), normal(F, D, D ** -0.5), normal(D, F, F ** -0.5)
+    w[p + "wo.weight"][MATCH] = 0
 def norm_(p): w[p + "layer_norm.weight"] = np.ones(D, np.float32)
 for side, layers in (("encoder", a.layers), ("decoder", 1)):
     for i in range(layers):
         p = f"{side}.block.{i}.layer."
-        attention(p + "0.SelfAttention.", H // 2 if side == "encoder" else 0), norm_(p + "0.")
+        attention(p + "0.SelfAttention.", H // 2 if side == "encoder" and i == 0 else 0), norm_(p + "0.")
         if i == 0:
             b = normal(32, H, D ** -0.5)
             if side == "encoder":  # matching heads do not look at near words: buckets 0 … 9 of either direction are up to 12 words
