@@ -27,9 +27,10 @@ done
 # The reranker takes at most three right texts of a question, so that none outweighs the others.
 step "$work/data/groups.rerank.jsonl" reranker mine --pairs "$work/data/train.jsonl" --out "$work/data/groups.rerank.jsonl" --depth 60 --keep 16 --positives 3
 step "$work/data/groups.steer.jsonl" reranker mine --pairs "$work/data/dev.jsonl" --out "$work/data/groups.steer.jsonl" --depth 60 --keep 16 --positives 1
+head -60 "$work/data/groups.steer.jsonl" > "$work/data/groups.steer60.jsonl"
 
 # Reranker: low-rank additions to MiniLM.
-step "$work/reranker/adapter_model.safetensors" reranker train --groups "$work/data/groups.rerank.jsonl" --held-out <(head -60 "$work/data/groups.steer.jsonl") \
+step "$work/reranker/adapter_model.safetensors" reranker train --groups "$work/data/groups.rerank.jsonl" --held-out "$work/data/groups.steer60.jsonl" \
   --base minilm --out "$work/reranker" --lora 16 --lora-alpha 32 --lr 1e-3 --warmup 30 --batch 8 --negatives 3 --max-tokens 80 --freeze-layers 2 \
   --epochs 2 --eval-every 60 --patience 5 --checkpoint-every 30 --weights-dtype F16
 "$rag2" reranker eval --pairs "$work/data/test.jsonl" --cross-encoder "$work/reranker" --depth 30 | tee "$work/reranker.txt"
@@ -40,7 +41,7 @@ for part in train dev test; do
   step "$work/data/gold.$part.json" filter gold --groups "$work/data/groups.$part.jsonl" --out "$work/data/gold.$part.json" --random 0.5
 done
 step "$work/filter/model.safetensors" filter train --records "$work/data/gold.train.json" --held-out "$work/data/gold.dev.json" --base "$work/base" --out "$work/filter" \
-  --lr 1e-3 --warmup 100 --batch 32 --epochs 4 --max-tokens 160 --eval-every 140 --checkpoint-every 70 --weights-dtype F16
+  --lr 5e-4 --warmup 40 --batch 32 --epochs 1 --max-tokens 160 --eval-every 70 --checkpoint-every 20 --weights-dtype F16
 "$rag2" filter eval --records "$work/data/gold.test.json" --held-out "$work/data/gold.dev.json" --judge "$work/filter" --out "$work/filter.html" | tee "$work/filter.txt"
 
 for m in reranker filter; do
