@@ -311,8 +311,9 @@ func (r *run) filter(ctx context.Context, st *StageTrace) error {
 	}
 	st.Cut, st.Out = rep.Truncated, 0
 	for i, s := range kept {
+		vs[i].Helpful = vs[i].P >= r.o.Threshold
 		s.Verdict = &vs[i]
-		if vs[i].P >= r.o.Threshold {
+		if vs[i].Helpful {
 			st.Out++
 			continue
 		}
