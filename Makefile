@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic neon avx2 avx512 avx512vnni
 
-.PHONY: help build static release bench-gpu demo test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-ann lint clean
+.PHONY: help build static release bench-gpu demo demo-weights test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-ann bench-ann-1m lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ tokenizers: ## build the Rust tokenizers library for `go build -tags daulet` (ne
 demo: build models xla ## ingest and index the demo corpora, answer a question, print the trace
 	@deploy/demo.sh bin/rag2 '$(DEMO_HOME)' '$(QUESTION)'
 
+PYTHON ?= python3
+BIOASQ ?= ../shared/data/questions/bioasq
+
+demo-weights: build models ## train the demo's reranker and filter again from BioASQ's golden files (an hour; PYTHON has numpy, tokenizers, safetensors)
+	@RAG2_MODELS_DIR='$(CACHE)/models' deploy/demo-weights/train.sh bin/rag2 '$(PYTHON)' '$(BIOASQ)' '$(CACHE)/demo-weights' testdata/demo
+
 test: models xla ## every test, and the static build
 	go vet ./...
 	CGO_ENABLED=0 go build -o bin/rag2-static ./cmd/rag2
@@ -66,7 +72,6 @@ test-race: models xla ## the tests under the race detector
 bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
 
-PYTHON ?= python3
 bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA:CPU and llama.cpp (PYTHON has them); writes bench/RESULTS.md, GENERATION.md
 	go run ./bench/peers -python '$(PYTHON)' -o bench/RESULTS.md
 	go run ./bench/peers -python '$(PYTHON)' -llama '$(CACHE)/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf' -o bench/GENERATION.md

@@ -16,7 +16,8 @@ add textbooks "$demo/textbook"
 "$rag2" index build
 echo
 
-llm=(--llm smollm2 --rationale-tokens 256 --answer-tokens 256 --trace)
+# Reranker and filter are small ones trained for the demo: testdata/demo/MODELS.md.
+llm=(--llm smollm2 --cross-encoder "$demo/reranker" --filter "$demo/filter" --filter-threshold 0.6 --rationale-tokens 256 --answer-tokens 256 --trace)
 if [[ $question =~ ^demo-[0-9]+$ ]]; then
   "$rag2" ask --file "$demo/questions.jsonl" --id "$question" "${llm[@]}"
 else

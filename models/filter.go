@@ -64,8 +64,13 @@ func ParseFilterText(text string) (question, snippet string, ok bool) {
 // template need plus 64 for evidence, whichever is more, up to 1,024; beyond that the
 // error is ErrTooLong.
 func EncodeFilter(t tokenizer.Tokenizer, question, snippet string) (tokenizer.Encoding, error) {
+	return EncodeFilterTo(t, question, snippet, filterTokens)
+}
+
+// EncodeFilterTo is EncodeFilter with another limit than 512, for training on less.
+func EncodeFilterTo(t tokenizer.Tokenizer, question, snippet string, tokens int) (tokenizer.Encoding, error) {
 	e := t.EncodeSingle(FilterText(question, snippet), 0)
-	if len(e.IDs) <= filterTokens {
+	if len(e.IDs) <= tokens {
 		return e, nil
 	}
 	// Words are encoded one by one, so that the parts are those of the whole.
@@ -73,7 +78,7 @@ func EncodeFilter(t tokenizer.Tokenizer, question, snippet string) (tokenizer.En
 	evidence := t.AppendPlain(nil, snippet)
 	tail := t.EncodeSingle(filterTail+question, 0).IDs // with the end token
 	base := len(head) + len(tail)
-	limit := max(filterTokens, base+filterEvidence)
+	limit := max(tokens, base+filterEvidence)
 	if limit > FilterMaxTokens {
 		return tokenizer.Encoding{}, fmt.Errorf("%w: with the template it takes %d tokens, %d are possible beside %d of evidence: %s",
 			ErrTooLong, base, FilterMaxTokens-filterEvidence, filterEvidence, short(question))

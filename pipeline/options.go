@@ -35,6 +35,8 @@ type Options struct {
 	Extraction string `json:"extraction"`
 	// KeepBest keeps the best-ranked snippet when the filter drops all.
 	KeepBest bool `json:"keep_best"`
+	// Threshold is the probability of HELPFUL from which the filter keeps a snippet; 0 = 0.5.
+	Threshold float64 `json:"filter_threshold"`
 	// Attribution is the least cosine between a sentence and a snippet that makes a
 	// citation where the model gave none; 0 = 0.6, negative = no attribution.
 	Attribution     float64 `json:"attribution_threshold"`
@@ -64,6 +66,9 @@ func (o Options) Defaults(corpora int) (Options, error) {
 	num(&o.K, 8)
 	num(&o.RationaleTokens, 512)
 	num(&o.AnswerTokens, 512)
+	if o.Threshold == 0 {
+		o.Threshold = 0.5
+	}
 	if o.Attribution == 0 {
 		o.Attribution = 0.6
 	}
@@ -85,6 +90,9 @@ func (o Options) Defaults(corpora int) (Options, error) {
 	}
 	if !(o.Attribution <= 1) {
 		errs = append(errs, fmt.Errorf("attribution threshold %g; a cosine is at most 1", o.Attribution))
+	}
+	if !(o.Threshold > 0 && o.Threshold <= 1) {
+		errs = append(errs, fmt.Errorf("filter threshold %g; a probability above 0", o.Threshold))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, fmt.Errorf("%w: %w", ErrOptions, err)

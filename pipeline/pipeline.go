@@ -311,12 +311,13 @@ func (r *run) filter(ctx context.Context, st *StageTrace) error {
 	}
 	st.Cut, st.Out = rep.Truncated, 0
 	for i, s := range kept {
+		vs[i].Helpful = vs[i].P >= r.o.Threshold
 		s.Verdict = &vs[i]
 		if vs[i].Helpful {
 			st.Out++
 			continue
 		}
-		s.Dropped = fmt.Sprintf("filter: P(helpful) = %.3f", vs[i].P)
+		s.Dropped = fmt.Sprintf("filter: P(helpful) = %.3f, below %.3g", vs[i].P, r.o.Threshold)
 	}
 	if st.Out == 0 {
 		st.Note = "the filter dropped every snippet"

@@ -623,7 +623,7 @@ type none struct{ models.Filter }
 func (n none) Judge(ctx context.Context, q string, s []string) ([]models.Verdict, models.Report, error) {
 	vs, r, err := n.Filter.Judge(ctx, q, s)
 	for i := range vs {
-		vs[i].Helpful = false
+		vs[i] = models.Verdict{}
 	}
 	return vs, r, err
 }

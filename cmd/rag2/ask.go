@@ -29,7 +29,7 @@ func (f *questionFlags) define(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.options, "option", nil, "an option as KEY=TEXT; repeat it")
 	c.Flags().StringVar(&f.file, "file", "", "JSONL file of questions {\"question\", \"options\"}, .gz too")
 	c.Flags().StringVar(&f.id, "id", "", "take the question with this id from --file")
-	c.Flags().IntVar(&f.first, "first", 0, "take this many questions from --file (default all)")
+	c.Flags().IntVar(&f.first, "first", 0, "take this many questions (default all)")
 }
 
 // read gives the questions of the call.
@@ -119,6 +119,7 @@ func optionFlags(c *cobra.Command, o *pipeline.Options, query string) {
 	f.StringVar(&o.Preset, "preset", "paper", "paper: each corpus gives ⌈k/corpora⌉; authors: each gives k")
 	f.StringVar(&o.Query, "query", query, "what is searched for: rationale, question, question+rationale, query2doc")
 	f.StringVar(&o.RerankQuery, "rerank-query", "question", "what the cross-encoder compares with: question, rationale")
+	f.Float64Var(&o.Threshold, "filter-threshold", 0.5, "probability of HELPFUL from which the filter keeps a snippet")
 	f.BoolVar(&o.KeepBest, "keep-best", false, "keep the best snippet when the filter drops all")
 	f.BoolVar(&o.Exact, "exact", false, "compare with every vector instead of walking the graph")
 	f.IntVar(&o.Ef, "ef", 0, "width of the graph search (default the index's own)")

@@ -19,8 +19,8 @@ import (
 
 // filter is the commands that make the rationale-guided filter.
 func (a *app) filter() *cobra.Command {
-	return group("filter", "labels for the filter: make, recompute, look at, export",
-		a.filterLabel(), a.filterRelabel(), a.filterReport(), a.filterExport())
+	return group("filter", "the filter: make labels, look at them, train, judge",
+		a.filterLabel(), a.filterRelabel(), a.filterReport(), a.filterExport(), a.filterGold(), a.filterTrain(), a.filterEval())
 }
 
 // labelSummary is what the commands print.
@@ -158,7 +158,7 @@ is asked once.`,
 	f := c.Flags()
 	f.StringVar(&file, "file", "", "JSONL file of questions {\"question\", \"options\"}, .gz too")
 	f.StringVar(&out, "out", "", "where to write")
-	f.IntVar(&first, "first", 0, "take this many questions from --file (default all)")
+	f.IntVar(&first, "first", 0, "take this many questions (default all)")
 	f.StringVar(&o.Scored, "scored", label.ScoreRationale, "text whose perplexity is compared: rationale, question")
 	f.StringVar(&o.Answers, "answers", pipeline.AnswerText, "text: the model writes its answers; logprob: the options are scored")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 512, "tokens of the answer at most")
@@ -272,7 +272,7 @@ func (a *app) filterExport() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "where to write")
-	c.Flags().StringVar(&dataset, "dataset", "rag2", "value of dataset_name")
+	c.Flags().StringVar(&dataset, "dataset", "rag2", datasetUsage)
 	c.Flags().Float64Var(&dev, "dev-share", 0.1, "share of the questions that dev.json holds")
 	return c
 }

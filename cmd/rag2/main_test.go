@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 const (
 	demo    = "../../testdata/demo"
 	tiny    = "../../testdata/bert/tiny"
+	tinyT5  = "../../testdata/t5/flan"
 	tinyLLM = "../../testdata/llama/llama3"
 )
 

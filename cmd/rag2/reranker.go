@@ -166,7 +166,7 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 			}
 			defer tr.Close()
 			j := train.Job{Trainer: tr, Batches: batches,
-				Input:    func(batch int) ([]train.Input, error) { return x.Inputs(sampler.Pairs(batch), t.tokens), nil },
+				Input:    func(batch int) ([]train.Input, error) { return x.PairInputs(sampler.Pairs(batch), t.tokens), nil },
 				Settings: map[string]any{"command": "reranker train", "options": t.o, "lora": t.lora, "base": t.base, "tokens": t.tokens, "batch": sampler.Batch, "negatives": negatives, "groups": len(sampler.Groups), "freeze": freeze, "freeze_embeddings": freezeEmbeddings},
 			}
 			if dev != "" {
@@ -189,8 +189,8 @@ stopped, however, goes on from its checkpoint in DIR to the same result.`,
 	}
 	t.define(c)
 	f := c.Flags()
-	f.StringVar(&file, "groups", "", "groups to train with, JSONL, .gz too")
-	f.StringVar(&dev, "dev", "", devUsage)
+	f.StringVar(&file, "groups", "", groupsUsage)
+	f.StringVar(&dev, "held-out", "", devUsage)
 	f.IntVar(&sampler.Batch, "batch", 8, "examples in a batch")
 	f.IntVar(&negatives, "negatives", 3, "negatives drawn for each positive")
 	f.IntVar(&freeze, "freeze-layers", 0, "lower layers that keep their weights")
@@ -258,7 +258,7 @@ func (a *app) rerankerEval() *cobra.Command {
 				name string
 				s    tune.RankingScores
 			}{{"retrieval", r.Retrieval}, {"reranked", r.Reranked}, {"gain", r.Gain}} {
-				fmt.Printf("%-12s %-24s %s\n", row.name, interval(row.s.NDCG10), interval(row.s.MRR))
+				fmt.Printf("%-12s %-24s %s\n", row.name, row.s.NDCG10, row.s.MRR)
 			}
 			return nil
 		},
@@ -267,8 +267,4 @@ func (a *app) rerankerEval() *cobra.Command {
 	c.Flags().StringVar(&file, "pairs", "", pairsUsage)
 	c.Flags().StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
 	return c
-}
-
-func interval(i tune.Interval) string {
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Value, i.Low, i.High)
 }

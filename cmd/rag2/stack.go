@@ -45,6 +45,9 @@ const (
 	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
 	corporaUsage      = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
 	pairsUsage        = "questions with the texts that answer them, JSONL as `reranker bioasq` writes it, .gz too"
+	groupsUsage       = "groups of right and wrong texts, JSONL as `reranker mine` writes it, .gz too"
+	recordsUsage      = "records, a JSON array as `filter export` and `filter gold` write it"
+	datasetUsage      = "value of dataset_name"
 	devUsage          = "held-out data in the form of the training data: the best weights on it are kept"
 	crossEncoderUsage = "cross-encoder that reranks: a model or a directory (default none)"
 )
@@ -64,14 +67,20 @@ func (s *stack) retrievalFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&s.corpora, "corpora", nil, corporaUsage)
 	f.StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
-	f.StringVar(&s.filter, "filter", "", "T5 that keeps or drops snippets, trained with the two label tokens: a model or a directory (default none)")
+	f.StringVar(&s.filter, "filter", "", judgeUsage+" (default none)")
+	s.modelFlags(c)
+	f.StringVar(&s.prompts, "prompts", "", "directory of prompt templates that replace the built-in ones")
+}
+
+// modelFlags choose the language model.
+func (s *stack) modelFlags(c *cobra.Command) {
+	f := c.Flags()
 	f.StringVar(&s.llmPath, "llm", "", llmUsage)
 	f.StringVar(&s.llmURL, "llm-url", "", "base URL of an OpenAI-compatible server, instead of --llm; its key is read from RAG2_LLM_API_KEY or OPENAI_API_KEY")
 	f.StringVar(&s.llmModel, "llm-model", "", "name of the server's model")
 	f.IntVar(&s.llmContext, "llm-context", 0, llmContextUsage)
 	f.DurationVar(&s.llmTimeout, "llm-timeout", 2*time.Minute, "time that one request to the server may take")
 	f.IntVar(&s.llmRetries, "llm-retries", 2, "retries of requests that failed for a passing reason")
-	f.StringVar(&s.prompts, "prompts", "", "directory of prompt templates that replace the built-in ones")
 }
 
 // closeFunc is a Close method that cannot fail.
@@ -207,11 +216,7 @@ func (s *stack) openRetrieval(a *app) error {
 		s.pipe.CrossEncoder = x
 	}
 	if s.filter != "" {
-		dir, err := a.modelDir(s.filter)
-		if err != nil {
-			return err
-		}
-		x, err := models.OpenFilter(s.engine, dir)
+		x, err := s.openJudge(a, s.filter)
 		if err != nil {
 			return err
 		}
@@ -232,6 +237,7 @@ func parts(spec string) []string {
 // openGenerator opens the language model, if one is chosen.
 func (s *stack) openGenerator(a *app) error {
 	switch {
+	case s.pipe.Generator != nil: // the filter opened it
 	case s.llmPath != "" && s.llmURL != "":
 		return usageError{errors.New("--llm and --llm-url exclude each other")}
 	case s.llmURL != "":

@@ -137,7 +137,15 @@ func checkHashes(dir string) (int, error) {
 
 // checkWeights reads every tensor once.
 func checkWeights(ctx context.Context, dir string) (string, error) {
-	w, err := weights.Open(dir)
+	open := func() (*weights.File, error) { return weights.Open(dir) }
+	if _, ok, err := weights.AdapterBase(dir); err != nil {
+		return "", err
+	} else if ok {
+		open = func() (*weights.File, error) {
+			return weights.OpenSafetensors(filepath.Join(dir, weights.AdapterWeights))
+		}
+	}
+	w, err := open()
 	if err != nil {
 		return "", err
 	}
@@ -178,6 +186,9 @@ func checkWeights(ctx context.Context, dir string) (string, error) {
 
 // guessRole reads the architecture of config.json, "" when it says nothing known.
 func guessRole(dir string) Role {
+	if _, ok, err := weights.AdapterBase(dir); ok || err != nil {
+		return CrossEncoder
+	}
 	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return Generator // GGUF
@@ -219,7 +230,7 @@ func (s Store) forward(ctx context.Context, e *tensor.Engine, role Role, dir str
 		}
 		return fmt.Sprintf("%d dimensions, norm %.2f", len(v[0]), math.Sqrt(norm)), nil
 	case CrossEncoder:
-		m, err := models.OpenCrossEncoder(e, dir, 0)
+		m, err := models.OpenCrossEncoderOn(e, dir, 0, s.Resolve)
 		if err != nil {
 			return "", err
 		}

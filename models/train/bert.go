@@ -157,9 +157,9 @@ func (x *BERT) PairLoss() Loss {
 	}
 }
 
-// Inputs encodes pairs, padded to a common length: the longest of them, rounded up to a
+// PairInputs encodes pairs, padded to a common length: the longest of them, rounded up to a
 // multiple of 32, at most maxTokens.
-func (x *BERT) Inputs(pairs [][2]string, maxTokens int) []Input {
+func (x *BERT) PairInputs(pairs [][2]string, maxTokens int) []Input {
 	var encs []tokenizer.Encoding
 	length := 1
 	for _, p := range pairs {
@@ -180,9 +180,13 @@ func (x *BERT) Inputs(pairs [][2]string, maxTokens int) []Input {
 
 // Scores are the logits of pairs as the parameters are, [pairs × labels].
 func (x *BERT) Scores(t *Trainer, pairs [][2]string, maxTokens int) ([]float32, error) {
-	return t.Evaluate("logits", x.Inputs(pairs, maxTokens), len(pairs)*x.labels, func(w map[string]*graph.Node, ins []*graph.Node, h Hooks) *graph.Node {
-		return graph.Reshape(x.logits(w, ins, h), len(pairs)*x.labels)
-	})
+	return t.Evaluate("logits", x.PairInputs(pairs, maxTokens), len(pairs)*x.labels, x.logitsOf)
+}
+
+// logitsOf is logits, flat.
+func (x *BERT) logitsOf(w map[string]*graph.Node, ins []*graph.Node, h Hooks) *graph.Node {
+	z := x.logits(w, ins, h)
+	return graph.Reshape(z, z.Shape().Size())
 }
 
 // Sampler gives the batches of a training on groups: every epoch in another order, each

@@ -145,7 +145,7 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 	}
 	r.Steps, r.Best, r.BestStep, r.Stopped = s.Step, s.Best, s.BestStep, s.Batch < j.Batches
 	r.Wall = time.Since(begin)
-	if s.Best != nil {
+	if j.Dev != nil && s.Best != nil {
 		if err := j.restoreBest(); err != nil {
 			return r, err
 		}

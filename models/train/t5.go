@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +33,11 @@ type T5 struct {
 	Tok    tokenizer.Tokenizer
 	Labels [2]int32   // token ids by class
 	Weight [2]float64 // of the classes in the loss; both 0 = 1
-	hf     map[string]string
-	dir    string
-	added  bool // the label tokens are new to the tokenizer
+	// MaxTokens is what evidence is cut to; 0 = 512.
+	MaxTokens int
+	hf        map[string]string
+	dir       string
+	added     bool // the label tokens are new to the tokenizer
 }
 
 // OpenT5 reads a Hugging Face directory. Label tokens that the vocabulary lacks are added
@@ -133,7 +136,7 @@ func appendRows(v []float32, had, want, width int, rng *rand.Rand) []float32 {
 // cut, when it has it.
 func (x *T5) Encode(text string) (tokenizer.Encoding, error) {
 	if question, snippet, ok := models.ParseFilterText(text); ok {
-		return models.EncodeFilter(x.Tok, question, snippet)
+		return models.EncodeFilterTo(x.Tok, question, snippet, cmp.Or(x.MaxTokens, 512))
 	}
 	e := x.Tok.EncodeSingle(text, 0)
 	if len(e.IDs) > models.FilterMaxTokens {

@@ -11,6 +11,8 @@ import (
 	"rag2/tensor"
 	_ "rag2/tensor/native"
 	"rag2/tensor/weights"
+
+	"github.com/gomlx/gomlx/pkg/core/graph"
 )
 
 const testdata = "../../testdata/train/"
@@ -216,4 +218,8 @@ func TestOptionsAndSchedule(t *testing.T) {
 	if WriteSafetensors(t.TempDir()+"/x", []Tensor{{"a", []int{1}, []float32{1e6}}}, F16, nil) == nil {
 		t.Error("1e6 passes as float16")
 	}
+}
+
+func dropSum(w map[string]*graph.Node, _ []*graph.Node, h Hooks) *graph.Node {
+	return graph.ReduceAllSum(h.Drop(w["p"]))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"strings"
 
 	"rag2/internal/atomicfile"
 	"rag2/models"
@@ -44,15 +45,8 @@ func (f *File) Records(dataset string) []Record {
 // no question is on both sides: share of the questions, chosen by a hash of their id.
 func Split(records []Record, share float64) (train, dev []Record) {
 	for _, r := range records {
-		id := r.ID
-		for i := len(id) - 1; i >= 0; i-- {
-			if id[i] == '/' {
-				id = id[:i]
-				break
-			}
-		}
 		h := fnv.New32a()
-		h.Write([]byte(id))
+		h.Write([]byte(QuestionOf(r.ID)))
 		if float64(mix(h.Sum32()))/(1<<32) < share {
 			dev = append(dev, r)
 		} else {
@@ -60,6 +54,14 @@ func Split(records []Record, share float64) (train, dev []Record) {
 		}
 	}
 	return
+}
+
+// QuestionOf is the question's part of a record's id, "question/n".
+func QuestionOf(id string) string {
+	if i := strings.LastIndexByte(id, '/'); i >= 0 {
+		return id[:i]
+	}
+	return id
 }
 
 // mix spreads a hash over all its bits (the finaliser of MurmurHash3).
