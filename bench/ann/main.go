@@ -24,7 +24,7 @@ type config struct {
 	rows, rounds                     int
 	only, skip                       string
 	efs                              []int
-	synthOnly, noScaling, growthOnly bool
+	synthOnly, noScaling, growthOnly, million bool
 }
 
 func main() {
@@ -41,12 +41,15 @@ func main() {
 	flag.BoolVar(&c.synthOnly, "synthetic-only", false, "leave the real set out")
 	flag.BoolVar(&c.noScaling, "no-scaling", false, "leave out growth with the number of rows, and cold data")
 	flag.BoolVar(&c.growthOnly, "growth-only", false, "only growth and cold data, with the indexes of an earlier run")
+	flag.BoolVar(&c.million, "million", false, "the run of a million rows")
 	flag.Parse()
 	c.efs = []int{10, 20, 40, 60, 80, 120, 200, 300}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	limited, err := coldMain(ctx)
-	if !limited {
+	if c.million {
+		err = million(ctx, c)
+	} else if !limited {
 		err = run(ctx, c)
 	}
 	if err != nil {
@@ -122,13 +125,9 @@ func finish(ctx context.Context, c config, rs []result) error {
 }
 
 func synthetic(ctx context.Context, c config, real, questions [][]float32) (*result, error) {
-	vectors := filepath.Join(c.work, fmt.Sprintf("synth-%d.npy", c.rows))
-	queries := filepath.Join(c.work, fmt.Sprintf("synth-%d-queries.npy", c.rows))
-	if _, err := os.Stat(queries); err != nil {
-		fmt.Fprintln(os.Stderr, "making the synthetic set")
-		if vectors, queries, err = synth(ctx, real, questions, c.rows, c.work, 1); err != nil {
-			return nil, err
-		}
+	vectors, queries, err := makeSet(ctx, c, c.rows)
+	if err != nil {
+		return nil, err
 	}
 	rows, err := load(vectors)
 	if err != nil {
