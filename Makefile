@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic avx2
 
-.PHONY: help build static demo test test-isa test-race models xla bench bench-peers bench-ann lint clean
+.PHONY: help build static demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ models: ## fetch the demo's sentence encoder and LLM into the cache
 
 xla: ## fetch the XLA:CPU plugin into the cache
 	@deploy/fetch/fetch.sh xla
+
+tokenizers: ## build the Rust tokenizers library for `go build -tags daulet` (needs cargo) and compare with it
+	@deploy/fetch/tokenizers.sh "$$(go mod download -json github.com/daulet/tokenizers | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')"
+	CGO_LDFLAGS='-L$(CACHE)/tokenizers' go test -tags daulet ./models/tokenizer
 
 demo: build models xla ## ingest and index the demo corpora, answer a question, print the trace
 	@deploy/demo.sh bin/rag2 '$(DEMO_HOME)' '$(QUESTION)'

@@ -4,6 +4,7 @@ go 1.26.8
 
 require (
 	github.com/SaveTheRbtz/zstd-seekable-format-go/pkg v0.10.0
+	github.com/daulet/tokenizers v1.24.0
 	github.com/gofrs/flock v0.13.2
 	github.com/gomlx/go-xla v0.1.4
 	github.com/gomlx/gomlx v0.26.0

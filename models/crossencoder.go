@@ -24,13 +24,19 @@ var _ CrossEncoder = (*BERTCrossEncoder)(nil)
 // OpenCrossEncoder loads a cross-encoder; maxTokens limits the pair with its three
 // special tokens (0 = 512, and never more than the model's positions).
 func OpenCrossEncoder(e *tensor.Engine, dir string, maxTokens int) (*BERTCrossEncoder, error) {
+	return OpenCrossEncoderOn(e, dir, maxTokens, directory)
+}
+
+// OpenCrossEncoderOn is OpenCrossEncoder where dir may also hold a LoRA adapter in the
+// PEFT library's format; find then gives the model below it.
+func OpenCrossEncoderOn(e *tensor.Engine, dir string, maxTokens int, find Resolver) (*BERTCrossEncoder, error) {
 	if maxTokens == 0 {
 		maxTokens = 512
 	}
 	if maxTokens < minPairTokens {
 		return nil, fmt.Errorf("cross-encoder: a limit of %d tokens; a pair takes at least %d", maxTokens, minPairTokens)
 	}
-	m, t, err := openBERT(e, dir, bert.Classifier, true)
+	m, t, dirs, err := openClassifier(e, dir, find)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +45,7 @@ func OpenCrossEncoder(e *tensor.Engine, dir string, maxTokens int) (*BERTCrossEn
 		return nil, fmt.Errorf("%s: cross-encoder has %d labels, one is needed", dir, m.Out())
 	}
 	c := &BERTCrossEncoder{m: m, t: t, limit: min(maxTokens, m.Config.Positions)}
-	if c.fingerprint, err = fingerprint([]string{dir}, "cross", fmt.Sprint(c.limit)); err != nil {
+	if c.fingerprint, err = fingerprint(dirs, "cross", fmt.Sprint(c.limit)); err != nil {
 		m.Close()
 		return nil, err
 	}

@@ -217,15 +217,22 @@ func openBERT(e *tensor.Engine, dir string, head bert.Head, pairs bool) (*bert.M
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.VocabSize() > m.Config.Vocab {
+	if err := fits(m, t, dir, pairs); err != nil {
 		m.Close()
-		return nil, nil, fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", dir, t.VocabSize(), m.Config.Vocab)
-	}
-	if pairs && m.Config.Types < 2 {
-		m.Close()
-		return nil, nil, fmt.Errorf("%s: the model has one token type and cannot read pairs", dir)
+		return nil, nil, err
 	}
 	return m, t, nil
+}
+
+// fits tells whether a model can read what its tokenizer gives.
+func fits(m *bert.Model, t tokenizer.Tokenizer, dir string, pairs bool) error {
+	if t.VocabSize() > m.Config.Vocab {
+		return fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", dir, t.VocabSize(), m.Config.Vocab)
+	}
+	if pairs && m.Config.Types < 2 {
+		return fmt.Errorf("%s: the model has one token type and cannot read pairs", dir)
+	}
+	return nil
 }
 
 // Dim implements Encoder.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"rag2/models/t5"
 	"rag2/models/tokenizer"
@@ -35,7 +36,7 @@ const (
 const (
 	filterTokens    = 512  // evidence is cut to this, unless the question needs more:
 	filterEvidence  = 64   // at least so much evidence is kept,
-	filterMaxTokens = 1024 // up to here
+	FilterMaxTokens = 1024 // up to here; package train refuses more
 )
 
 // filterVersion is part of fingerprints and changes with the template or the limits.
@@ -45,6 +46,17 @@ const filterVersion = "1"
 // options.
 func FilterText(question, snippet string) string {
 	return filterHead + snippet + filterTail + question
+}
+
+// ParseFilterText is the way back from FilterText; ok is false for a text that was not
+// made by it. The question is what follows the last of the template's separators.
+func ParseFilterText(text string) (question, snippet string, ok bool) {
+	rest, ok := strings.CutPrefix(text, filterHead)
+	i := strings.LastIndex(rest, filterTail)
+	if !ok || i < 0 {
+		return "", "", false
+	}
+	return rest[i+len(filterTail):], rest[:i], true
 }
 
 // EncodeFilter encodes FilterText with the end token. Over-long evidence is cut at its
@@ -62,9 +74,9 @@ func EncodeFilter(t tokenizer.Tokenizer, question, snippet string) (tokenizer.En
 	tail := t.EncodeSingle(filterTail+question, 0).IDs // with the end token
 	base := len(head) + len(tail)
 	limit := max(filterTokens, base+filterEvidence)
-	if limit > filterMaxTokens {
+	if limit > FilterMaxTokens {
 		return tokenizer.Encoding{}, fmt.Errorf("%w: with the template it takes %d tokens, %d are possible beside %d of evidence: %s",
-			ErrTooLong, base, filterMaxTokens-filterEvidence, filterEvidence, short(question))
+			ErrTooLong, base, FilterMaxTokens-filterEvidence, filterEvidence, short(question))
 	}
 	if len(e.IDs) <= limit {
 		return e, nil
@@ -135,7 +147,7 @@ func (f *T5Filter) Judge(ctx context.Context, question string, snippets []string
 			return nil, Report{}, fmt.Errorf("filter: snippet %d: %w", i, err)
 		}
 	}
-	rows, err := inBatches(ctx, encs, filterMaxTokens, 2, defaultBatchTokens, func(ids, _, lens []int32, batch, length int) ([]float32, error) {
+	rows, err := inBatches(ctx, encs, FilterMaxTokens, 2, defaultBatchTokens, func(ids, _, lens []int32, batch, length int) ([]float32, error) {
 		return f.m.FirstStep(ids, lens, f.labels, batch, length)
 	})
 	if err != nil {

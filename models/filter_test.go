@@ -161,7 +161,7 @@ func TestFilterLimits(t *testing.T) {
 		"evidence is cut":         {10, 2000},
 		"long question":           {(480 - overhead) / per, 2000},
 		"longer than 512":         {(700 - overhead) / per, 2000},
-		"exactly the limit":       {(filterMaxTokens - filterEvidence - overhead) / per, 2000},
+		"exactly the limit":       {(FilterMaxTokens - filterEvidence - overhead) / per, 2000},
 		"long, but little to cut": {(700 - overhead) / per, 3},
 	} {
 		q, s := strings.TrimSpace(strings.Repeat(word, x.question)), strings.TrimSpace(strings.Repeat(word, x.evidence))

@@ -109,6 +109,9 @@ func topHits(h []home.Hit, k int) []home.Hit {
 	return h[:min(k, len(h))]
 }
 
+// Best is the k hits of the highest scores, each passage once.
+func Best(h []home.Hit, k int) []home.Hit { return topHits(h, k) }
+
 // maxParallel bounds the searches of one question that run at once.
 const maxParallel = 16
 

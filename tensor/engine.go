@@ -41,6 +41,7 @@ type Engine struct {
 	Warnings []string // what was passed over, and why
 
 	name    string
+	bf16    bool
 	backend backends.Backend
 	plugin  string
 	key     string
@@ -80,7 +81,8 @@ func opener(name string) Opener {
 	return openings[name]
 }
 
-// Known lists the engines that this binary contains or could load, best first.
+// Known lists the engines that this binary contains or could load, best first; the XLA engines are
+// there once, without their ":bf16" form.
 func Known() []string {
 	names := []string{"xla:cuda"}
 	if opener("native") != nil {
@@ -100,7 +102,8 @@ func Known() []string {
 }
 
 // Open opens the engine named by spec: "auto" (or ""), "xla:cpu", "xla:cuda", "go"
-// or a registered name. "auto" is xla:cuda when a CUDA plugin and a device are
+// or a registered name. With ":bf16" behind it an XLA engine computes the products of
+// models in bfloat16; it is the same backend. "auto" is xla:cuda when a CUDA plugin and a device are
 // there, else native when the binary has it, else xla:cpu when its plugin is found,
 // else go. Errors that mean "not here" wrap ErrUnavailable.
 func Open(spec string, opt Options) (*Engine, error) {
@@ -157,6 +160,9 @@ func Open(spec string, opt Options) (*Engine, error) {
 
 func openNamed(name string, opt Options) (*Engine, error) {
 	e := &Engine{name: name, key: name}
+	if base, ok := strings.CutSuffix(name, ":bf16"); ok && strings.HasPrefix(name, "xla:") {
+		name, e.key, e.bf16 = base, base, true
+	}
 	var start func() (backends.Backend, error)
 	switch name {
 	case "go":
@@ -241,6 +247,20 @@ func (e *Engine) Backend() backends.Backend { return e.backend }
 
 // Name is the engine's name: what "auto" became.
 func (e *Engine) Name() string { return e.name }
+
+// BF16 tells whether products with weights are to be computed in bfloat16; everything else is
+// float32.
+func (e *Engine) BF16() bool { return e.bf16 }
+
+// MemoryFraction is the share of the device's memory that was reserved, 0 = none was.
+func (e *Engine) MemoryFraction() float64 {
+	mu.Lock()
+	defer mu.Unlock()
+	if s := open[e.key]; s != nil && strings.HasPrefix(e.name, "xla:cuda") {
+		return s.fraction
+	}
+	return 0
+}
 
 // Plugin is the PJRT plugin file, "" for engines without one.
 func (e *Engine) Plugin() string { return e.plugin }

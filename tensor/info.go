@@ -36,7 +36,7 @@ func (e *Engine) Info() Info {
 			i.Version = m[1]
 		}
 	}
-	if e.name == "xla:cuda" {
+	if strings.HasPrefix(e.name, "xla:cuda") {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.free", "--format=csv,noheader,nounits").Output()

@@ -62,7 +62,7 @@ func (a *app) flags(root *cobra.Command) {
 	f.StringVar(&a.config, "config", defaultConfig(), "configuration file (TOML; keys are the names of flags)")
 	f.StringVar(&a.home, "home", defaultHome(), "data directory: corpora and indexes")
 	f.StringVar(&a.models, "models-dir", defaultModels(), "directory of models")
-	f.StringVar(&a.engine, "engine", "auto", "auto, "+strings.Join(tensor.Known(), ", "))
+	f.StringVar(&a.engine, "engine", "auto", "auto, "+strings.Join(tensor.Known(), ", ")+"; the xla engines compute in bfloat16 with :bf16 behind them")
 	f.StringVar(&a.plugin, "pjrt-plugin", "", "PJRT plugin file of the xla engines (default: searched for)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 }

@@ -231,7 +231,7 @@ func (a *app) index() *cobra.Command {
 func (a *app) indexBuild() *cobra.Command {
 	var s stack
 	var g hnsw.BuildOptions
-	var codes string
+	var codes, vectors string
 	c := &cobra.Command{
 		Use:   "build [NAME...]",
 		Short: "encode the passages of corpora and build their graphs; goes on where it was stopped",
@@ -243,6 +243,9 @@ func (a *app) indexBuild() *cobra.Command {
 			names, err := a.names(args)
 			if err != nil {
 				return err
+			}
+			if vectors != "" && len(names) != 1 {
+				return usagef("--vectors is the folder of one corpus; name it")
 			}
 			for _, n := range names { // before the model is loaded
 				if _, err := a.data().Manifest(n); err != nil {
@@ -256,7 +259,7 @@ func (a *app) indexBuild() *cobra.Command {
 			ms := []*home.Manifest{}
 			for _, n := range names {
 				var p progress
-				m, err := ingest.BuildIndex(c.Context(), a.data(), n, s.enc, ingest.IndexOptions{EncoderName: s.encoder, Graph: g,
+				m, err := ingest.BuildIndex(c.Context(), a.data(), n, s.enc, ingest.IndexOptions{EncoderName: s.encoder, Graph: g, Vectors: vectors,
 					Progress: func(step string, done, total int) { p.update(n+": "+step, done, total) }})
 				p.done()
 				if err != nil {
@@ -274,6 +277,7 @@ func (a *app) indexBuild() *cobra.Command {
 		},
 	}
 	s.encoderFlags(c)
+	c.Flags().StringVar(&vectors, "vectors", "", "folder of vectors that `rag2 embed` wrote, instead of encoding")
 	c.Flags().IntVar(&g.M, "graph-m", 16, "neighbours per node of the graph")
 	c.Flags().StringVar(&codes, "codes", "none", codesUsage)
 	c.Flags().IntVar(&g.EfConstruction, "ef-construction", 200, "width of the search while building")

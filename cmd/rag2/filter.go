@@ -257,7 +257,7 @@ func (a *app) filterExport() *cobra.Command {
 		Args:  usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if out == "" || !(dev >= 0 && dev < 1) {
-				return usagef("--out is needed, and --dev is between 0 and 1")
+				return usagef("--out is needed, and --dev-share is between 0 and 1")
 			}
 			f, err := label.Read(args[0])
 			if err != nil {
@@ -273,6 +273,6 @@ func (a *app) filterExport() *cobra.Command {
 	}
 	c.Flags().StringVar(&out, "out", "", "where to write")
 	c.Flags().StringVar(&dataset, "dataset", "rag2", "value of dataset_name")
-	c.Flags().Float64Var(&dev, "dev", 0.1, "share of the questions that dev.json holds")
+	c.Flags().Float64Var(&dev, "dev-share", 0.1, "share of the questions that dev.json holds")
 	return c
 }

@@ -57,3 +57,48 @@ func TestLineCommands(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A corpus embedded in shards gives the index that encoding gives.
+func TestEmbedCorpus(t *testing.T) {
+	env := newHome(t)
+	dir := t.TempDir()
+	for _, shard := range []string{"2/2", "1/2"} {
+		r := call(t, env, "", "embed", "pubmed", "--out", dir, "--file-rows", "20", "--shard", shard)
+		if r.code != 0 || !strings.Contains(r.out, "tokens/s") || strings.Contains(r.out, "complete") != (shard == "1/2") {
+			t.Fatalf("%+v", r)
+		}
+	}
+	r := call(t, env, "", "embed", "pubmed", "--out", dir, "--file-rows", "20", "--json")
+	var rep struct {
+		Present, Rows, Reused int
+		Complete              bool
+	}
+	if r.code != 0 || json.Unmarshal([]byte(r.out), &rep) != nil || !rep.Complete || rep.Present != 62 || rep.Rows != 62 || rep.Reused != 4 {
+		t.Fatalf("%+v", r)
+	}
+	search := func() string { return call(t, env, "", "search", "Which vitamin?", "--json").out }
+	before := search()
+	if r := call(t, env, "", "index", "build", "pubmed", "--vectors", dir); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	strip := func(s string) string { // times differ
+		var m map[string]any
+		if err := json.Unmarshal([]byte(s), &m); err != nil {
+			t.Fatalf("%v: %s", err, s)
+		}
+		b, _ := json.Marshal(m["snippets"])
+		return string(b)
+	}
+	if a, b := strip(before), strip(search()); a != b || len(a) < 100 {
+		t.Errorf("%s\n%s", a, b)
+	}
+	for _, args := range [][]string{{"embed", "pubmed"}, {"embed", "--shard", "1/2"}, {"embed", "pubmed", "--out", dir, "--shard", "3/2"}, {"embed", "pubmed", "--out", dir, "--shard", "1"},
+		{"embed", "pubmed", "--out", dir, "--dtype", "f8"}} {
+		if r := call(t, env, "", args...); r.code != 2 {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := call(t, env, "", "embed", "pubmed", "--out", dir, "--file-rows", "21"); r.code != 1 || !strings.Contains(r.err, "file_rows") && !strings.Contains(r.err, "chunk_rows") {
+		t.Errorf("%+v", r)
+	}
+}

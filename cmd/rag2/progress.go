@@ -14,6 +14,7 @@ import (
 type progress struct {
 	bar   *progressbar.ProgressBar
 	step  string
+	note  string // shown behind the step, may change
 	start time.Time
 	last  time.Time
 }
@@ -37,6 +38,9 @@ func (p *progress) update(step string, done, total int) {
 		}
 	}
 	if p.bar != nil {
+		if p.note != "" {
+			p.bar.Describe(step + ", " + p.note)
+		}
 		_ = p.bar.Set(done)
 		return
 	}
@@ -48,6 +52,9 @@ func (p *progress) update(step string, done, total int) {
 	if total > 0 && done > 0 {
 		left := time.Duration(float64(now.Sub(p.start)) / float64(done) * float64(total-done)).Round(time.Second)
 		line += fmt.Sprintf(" of %d, about %s left", total, left)
+	}
+	if p.note != "" {
+		line += ", " + p.note
 	}
 	fmt.Fprintln(os.Stderr, line)
 }

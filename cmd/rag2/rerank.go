@@ -29,7 +29,7 @@ func (a *app) rerank() *cobra.Command {
 			if err := s.openEngine(a); err != nil {
 				return err
 			}
-			x, err := models.OpenCrossEncoder(s.engine, dir, limit)
+			x, err := models.OpenCrossEncoderOn(s.engine, dir, limit, a.modelDir)
 			if err != nil {
 				return err
 			}

@@ -1,132 +1,274 @@
 package main
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 
-	"rag2/corpusio/jsonl"
 	"rag2/models/train"
+	"rag2/pipeline/tune"
 
 	"github.com/spf13/cobra"
 )
 
 // reranker is the commands that make a cross-encoder.
 func (a *app) reranker() *cobra.Command {
-	return group("reranker", "fine-tune a cross-encoder", a.rerankerTrain())
+	return group("reranker", "fine-tune a cross-encoder: data, hard negatives, training, judgement",
+		a.rerankerBioASQ(), a.rerankerMine(), a.rerankerTrain(), a.rerankerEval())
+}
+
+func (a *app) rerankerBioASQ() *cobra.Command {
+	var out string
+	var dev, test float64
+	c := &cobra.Command{
+		Use:   "bioasq FILE... --out DIR",
+		Short: "read BioASQ's golden files: a corpus of their snippets, and questions with the right ones",
+		Long: `Writes DIR/corpus.jsonl (for "corpus add --format medrag") and DIR/{train,dev,test}.jsonl,
+lines of {"id", "query", "positives": [{"doc", "text"}]}, divided by question.`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if out == "" || !(dev >= 0 && test >= 0 && dev+test < 1) {
+				return usagef("--out is needed, and --dev-share and --test-share together are below 1")
+			}
+			b, err := tune.ReadBioASQ(args)
+			if err != nil {
+				return err
+			}
+			tr, de, te := tune.Split(b.Pairs, dev, test)
+			if err := errors.Join(os.MkdirAll(out, 0o755), tune.WriteLines(filepath.Join(out, "corpus.jsonl"), b.Chunks), tune.WriteLines(filepath.Join(out, "train.jsonl"), tr),
+				tune.WriteLines(filepath.Join(out, "dev.jsonl"), de), tune.WriteLines(filepath.Join(out, "test.jsonl"), te)); err != nil {
+				return err
+			}
+			_, err = fmt.Printf("%s: %d snippets; questions: %d to train with, %d dev, %d test\n", out, len(b.Chunks), len(tr), len(de), len(te))
+			return err
+		},
+	}
+	c.Flags().StringVar(&out, "out", "", "where to write")
+	c.Flags().Float64Var(&dev, "dev-share", 0.1, "share of the questions that dev.json holds")
+	c.Flags().Float64Var(&test, "test-share", 0.15, "share of the questions to judge the result by")
+	return c
+}
+
+// searchFlags choose what Mine and Rank search.
+func searchFlags(c *cobra.Command, s *stack, depth *int) {
+	s.encoderFlags(c)
+	c.Flags().StringSliceVar(&s.corpora, "corpora", nil, corporaUsage)
+	c.Flags().IntVar(depth, "depth", 50, "hits of a question that are looked at")
+}
+
+func (a *app) rerankerMine() *cobra.Command {
+	var s stack
+	var o tune.MineOptions
+	var file, out string
+	c := &cobra.Command{
+		Use:   "mine --pairs PAIRS --out GROUPS",
+		Short: "search the corpora for each question and keep the best wrong hits as negatives",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" || out == "" {
+				return usagef("--pairs and --out are needed")
+			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			pairs, err := tune.ReadPairs(file)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if err := s.openRetrieval(a); err != nil {
+				return err
+			}
+			var p progress
+			gs, err := tune.Mine(c.Context(), s.enc, s.pipe.Corpora, pairs, o, func(done, total int) { p.update("questions", done, total) })
+			p.done()
+			if err != nil {
+				return err
+			}
+			if err := tune.WriteLines(out, gs); err != nil {
+				return err
+			}
+			_, err = fmt.Printf("%s: %d groups of %d questions\n", out, len(gs), len(pairs))
+			return err
+		},
+	}
+	searchFlags(c, &s, &o.Depth)
+	f := c.Flags()
+	f.StringVar(&file, "pairs", "", pairsUsage)
+	f.StringVar(&out, "out", "", "where to write")
+	f.IntVar(&o.Skip, "skip", 0, "first hits that give no negatives, where unmarked right texts are frequent")
+	f.IntVar(&o.Negatives, "keep", 12, "negatives kept for a question")
+	f.IntVar(&o.Positives, "positives", 0, "groups of a question at most, one for each right text; 0 = all")
+	return c
 }
 
 func (a *app) rerankerTrain() *cobra.Command {
 	var s stack
-	var o train.Options
-	var file, base, out string
-	var groups, negatives, epochs, tokens, freeze int
-	var seed uint64
-	var half, freezeEmbeddings bool
+	var t trainFlags
+	var file, dev string
+	var negatives, freeze int
+	var sampler train.Sampler
+	var freezeEmbeddings bool
 	c := &cobra.Command{
 		Use:   "train --groups GROUPS --base MODEL --out DIR",
 		Short: "fine-tune a BERT on questions with right and wrong passages",
-		Long: `GROUPS is JSONL: {"query", "positive", "negatives": [...]}. The loss is the softmax over
-the positive and some negatives drawn from the group. DIR becomes a Hugging Face
-directory that --cross-encoder opens.`,
+		Long: `GROUPS is JSONL: {"query", "positive", "negatives": [...]}, as "reranker mine" writes it. The
+loss is the softmax over the positive and some negatives drawn from the group. DIR becomes
+a Hugging Face directory that --cross-encoder opens; with --lora an adapter of the PEFT
+library, which --cross-encoder opens with the base model beside it. A training that was
+stopped, however, goes on from its checkpoint in DIR to the same result.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if file == "" || base == "" || out == "" {
-				return usagef("--groups, --base and --out are needed")
+			if file == "" {
+				return usagef("--groups is needed")
 			}
-			if groups < 1 || negatives < 1 || epochs < 1 || tokens < 16 {
-				return usagef("--batch, --negatives and --epochs are at least 1, --max-tokens 16")
+			if err := t.check(); err != nil {
+				return err
 			}
-			gs, err := readGroups(file)
+			if sampler.Batch < 1 || negatives < 1 {
+				return usagef("--batch and --negatives are at least 1")
+			}
+			var err error
+			if sampler.Groups, err = tune.ReadGroups(file); err != nil {
+				return err
+			}
+			var held []train.Group
+			if dev != "" {
+				if held, err = tune.ReadGroups(dev); err != nil {
+					return err
+				}
+			}
+			sampler.Negatives, sampler.Seed = negatives, t.seed
+			batches, err := t.steps(sampler.PerEpoch())
 			if err != nil {
 				return err
 			}
-			o.Steps = epochs * (len(gs) / groups) / max(o.Accumulate, 1)
-			if err := o.Validate(); err != nil {
-				return usageError{err}
-			}
-			dir, err := a.modelDir(base)
+			dir, err := a.modelDir(t.base)
 			if err != nil {
 				return err
 			}
-			x, err := train.OpenCrossEncoder(dir, freezeEmbeddings, freeze, seed)
+			x, err := train.OpenBERT(dir, train.BERTOptions{Labels: 1, FreezeEmbeddings: freezeEmbeddings, FreezeLayers: freeze, LoRA: t.adapter(), Seed: t.seed})
 			if err != nil {
 				return err
 			}
-			if tokens > x.Config.Positions {
-				return usagef("--max-tokens %d; the model has %d positions", tokens, x.Config.Positions)
+			if t.tokens > x.Config.Positions {
+				return usagef("--max-tokens %d; the model has %d positions", t.tokens, x.Config.Positions)
 			}
 			defer s.close()
 			if err := s.openEngine(a); err != nil {
 				return err
 			}
-			t, err := train.New(s.engine, x.Params, x.GroupLoss(negatives+1), o)
+			tr, err := train.New(s.engine, x.Params, x.GroupLoss(negatives+1), t.o)
 			if err != nil {
 				return err
 			}
-			defer t.Close()
-			rng := rand.New(rand.NewPCG(seed, 2))
-			var p progress
-			defer p.done()
-			for epoch := range epochs {
-				sum, n := 0.0, 0
-				err := x.Batches(gs, groups, negatives, tokens, rng, func(in []train.Input) error {
-					if err := c.Context().Err(); err != nil {
-						return err
-					}
-					loss, err := t.Batch(in)
-					sum, n = sum+loss, n+1
-					p.update("steps", t.Step(), o.Steps)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(os.Stderr, "rag2: epoch %d of %d: mean loss %.4f\n", epoch+1, epochs, sum/float64(max(n, 1)))
+			defer tr.Close()
+			j := train.Job{Trainer: tr, Batches: batches,
+				Input:    func(batch int) ([]train.Input, error) { return x.Inputs(sampler.Pairs(batch), t.tokens), nil },
+				Settings: map[string]any{"command": "reranker train", "options": t.o, "lora": t.lora, "base": t.base, "tokens": t.tokens, "batch": sampler.Batch, "negatives": negatives, "groups": len(sampler.Groups), "freeze": freeze, "freeze_embeddings": freezeEmbeddings},
 			}
-			return x.Save(out, half)
+			if dev != "" {
+				j.Dev = func(ctx context.Context) (train.Score, error) { return rankGroups(ctx, x, tr, held, t.tokens) }
+			}
+			r, err := t.run(c.Context(), a, j, "reranker: softmax loss over a positive and its negatives")
+			if err != nil {
+				return err
+			}
+			if t.adapter() != nil {
+				err = x.SaveAdapter(t.out, a.repository(t.base), t.dtype)
+			} else {
+				err = x.Save(t.out, t.dtype, nil)
+			}
+			if err != nil {
+				return err
+			}
+			return t.finish(a, r)
 		},
 	}
+	t.define(c)
 	f := c.Flags()
-	f.StringVar(&file, "groups", "", "groups to train with, JSONL (.gz is not read)")
-	f.StringVar(&base, "base", "", "BERT to start from: a model or a directory")
-	f.StringVar(&out, "out", "", "where to write")
-	f.IntVar(&groups, "batch", 8, "groups in a batch")
+	f.StringVar(&file, "groups", "", "groups to train with, JSONL, .gz too")
+	f.StringVar(&dev, "dev", "", devUsage)
+	f.IntVar(&sampler.Batch, "batch", 8, "examples in a batch")
 	f.IntVar(&negatives, "negatives", 3, "negatives drawn for each positive")
-	f.IntVar(&epochs, "epochs", 1, "passes over the groups")
-	f.IntVar(&tokens, "max-tokens", 256, "tokens at most, special ones included")
 	f.IntVar(&freeze, "freeze-layers", 0, "lower layers that keep their weights")
 	f.BoolVar(&freezeEmbeddings, "freeze-embeddings", true, "the embeddings keep their weights")
-	f.BoolVar(&half, "half", false, "float16 vectors")
-	f.Uint64Var(&seed, "seed", 1, "seed of what is drawn at random")
-	f.Float64Var(&o.LR, "lr", 3e-5, "peak learning rate")
-	f.IntVar(&o.Warmup, "warmup", 0, "steps of warm-up")
-	f.Float64Var(&o.WeightDecay, "weight-decay", 0, "decoupled weight decay")
-	f.Float64Var(&o.Clip, "clip", 1, "limit of the gradient's norm; 0 = none")
-	f.IntVar(&o.Accumulate, "accumulate", 1, "batches in a step")
 	return c
 }
 
-func readGroups(path string) ([]train.Group, error) {
-	h, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	var out []train.Group
-	err = jsonl.Each(path, bufio.NewReader(h), func(line int, g *train.Group, err error) error {
+// rankGroups is the mean reciprocal rank of the positives among all their negatives.
+func rankGroups(ctx context.Context, x *train.BERT, t *train.Trainer, groups []train.Group, tokens int) (train.Score, error) {
+	sum := 0.0
+	for _, g := range groups {
+		if err := ctx.Err(); err != nil {
+			return train.Score{}, err
+		}
+		pairs := [][2]string{{g.Query, g.Positive}}
+		for _, n := range g.Negatives {
+			pairs = append(pairs, [2]string{g.Query, n})
+		}
+		z, err := x.Scores(t, pairs, tokens)
 		if err != nil {
-			return err
+			return train.Score{}, err
 		}
-		if g.Query == "" || g.Positive == "" || len(g.Negatives) == 0 {
-			return &jsonl.ErrLine{File: path, Line: line, Err: fmt.Errorf("a group needs query, positive and negatives")}
+		rank := 1
+		for _, v := range z[1:] {
+			if v >= z[0] {
+				rank++
+			}
 		}
-		out = append(out, *g)
-		return nil
-	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s: no groups", path)
+		sum += 1 / float64(rank)
 	}
-	return out, err
+	return train.Score{Value: sum / float64(len(groups))}, nil
+}
+
+func (a *app) rerankerEval() *cobra.Command {
+	var s stack
+	var file string
+	var depth int
+	c := &cobra.Command{
+		Use:   "eval --pairs PAIRS --cross-encoder MODEL",
+		Short: "compare a cross-encoder with the retrieval that it reranks: nDCG@10, MRR",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" || s.crossEncoder == "" || depth < 1 {
+				return usagef("--pairs and --cross-encoder are needed, and --depth is at least 1")
+			}
+			pairs, err := tune.ReadPairs(file)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if err := s.openRetrieval(a); err != nil {
+				return err
+			}
+			var p progress
+			r, err := tune.Rank(c.Context(), s.enc, s.pipe.CrossEncoder, s.pipe.Corpora, pairs, depth, func(done, total int) { p.update("questions", done, total) })
+			p.done()
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(r)
+			}
+			fmt.Printf("%d questions, %d candidates each; %.1f %% have a right one among them\n%-12s %-24s %s\n", r.Questions, r.Depth, 100*r.Found, "", "nDCG@10", "MRR")
+			for _, row := range []struct {
+				name string
+				s    tune.RankingScores
+			}{{"retrieval", r.Retrieval}, {"reranked", r.Reranked}, {"gain", r.Gain}} {
+				fmt.Printf("%-12s %-24s %s\n", row.name, interval(row.s.NDCG10), interval(row.s.MRR))
+			}
+			return nil
+		},
+	}
+	searchFlags(c, &s, &depth)
+	c.Flags().StringVar(&file, "pairs", "", pairsUsage)
+	c.Flags().StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
+	return c
+}
+
+func interval(i tune.Interval) string {
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Value, i.Low, i.High)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rag2/models"
+	"rag2/models/registry"
 	"rag2/pipeline"
 	"rag2/pipeline/llm"
 	"rag2/tensor"
@@ -39,6 +40,9 @@ type stack struct {
 const (
 	llmUsage          = "language model run here: a model, a directory or a .gguf file"
 	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
+	corporaUsage      = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
+	pairsUsage        = "questions with the texts that answer them, JSONL as `reranker bioasq` writes it, .gz too"
+	devUsage          = "held-out data in the form of the training data: the best weights on it are kept"
 	crossEncoderUsage = "cross-encoder that reranks: a model or a directory (default none)"
 )
 
@@ -52,7 +56,7 @@ func (s *stack) encoderFlags(c *cobra.Command) {
 func (s *stack) retrievalFlags(c *cobra.Command) {
 	s.encoderFlags(c)
 	f := c.Flags()
-	f.StringSliceVar(&s.corpora, "corpora", nil, "corpora to ask (default all); NAME=PART+PART joins shards into one corpus")
+	f.StringSliceVar(&s.corpora, "corpora", nil, corporaUsage)
 	f.StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
 	f.StringVar(&s.filter, "filter", "", "T5 that keeps or drops snippets, trained with the two label tokens: a model or a directory (default none)")
 	f.StringVar(&s.llmPath, "llm", "", llmUsage)
@@ -89,6 +93,15 @@ func (a *app) modelDir(name string) (string, error) {
 		return "", err
 	}
 	return st.Resolve(name)
+}
+
+// repository is the name of a model that others can find it by: its repository's, where it
+// is a known one.
+func (a *app) repository(name string) string {
+	if ps, err := registry.Find(name); err == nil && len(ps) == 1 {
+		return ps[0].Repo
+	}
+	return name
 }
 
 func (s *stack) openEngine(a *app) (err error) {
@@ -174,7 +187,7 @@ func (s *stack) openRetrieval(a *app) error {
 		if err != nil {
 			return err
 		}
-		x, err := models.OpenCrossEncoder(s.engine, dir, 0)
+		x, err := models.OpenCrossEncoderOn(s.engine, dir, 0, a.modelDir)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package bert
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -42,17 +41,15 @@ type Model struct {
 	head    Head
 	out     int
 	backend backends.Backend
-	bufs    []backends.Buffer
-	shapes  []shapes.Shape
-	names   []string
+	weights *exec.Weights
 	cache   *exec.Cache[bucket]
 
 	mu     sync.RWMutex // held for reading while the network runs
 	closed bool
 }
 
-// Open loads dir (config.json and safetensors) onto the engine's first device.
-// Weights of any storage type become float32 buffers there and stay until Close.
+// Open opens dir (config.json and safetensors) for the engine. Weights are loaded at the first
+// use, see exec.Weights, as float32 (bfloat16 on engines that compute in it), and stay until Close.
 // Tensor names may begin with "bert."; the head's do not. Every tensor's shape must
 // be the one that config.json asks for.
 func Open(e *tensor.Engine, dir string, head Head) (*Model, error) {
@@ -64,6 +61,24 @@ func Open(e *tensor.Engine, dir string, head Head) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return open(e, c, w, dir, head)
+}
+
+// OpenAdapted is Open of base with the LoRA adapter in dir.
+func OpenAdapted(e *tensor.Engine, base, dir string, head Head) (*Model, error) {
+	c, err := ReadConfig(base)
+	if err != nil {
+		return nil, err
+	}
+	w, err := weights.OpenAdapted(base, dir)
+	if err != nil {
+		return nil, err
+	}
+	return open(e, c, w, dir, head)
+}
+
+// open loads w and closes it.
+func open(e *tensor.Engine, c Config, w *weights.File, dir string, head Head) (*Model, error) {
 	defer w.Close()
 	prefix := ""
 	if w.Has("bert.embeddings.word_embeddings.weight") {
@@ -89,15 +104,17 @@ func Open(e *tensor.Engine, dir string, head Head) (*Model, error) {
 		m.out = labels
 	}
 	names, dims := c.weightNames(head, labels)
+	var list []exec.Tensor
 	for i, n := range names {
-		full := prefix + n
+		t := exec.Tensor{Name: n, File: oldName(w, prefix+n), Dims: dims[i]}
 		if strings.HasPrefix(n, "classifier.") {
-			full = n
+			t.File, t.Exact = n, true
 		}
-		if err := m.load(w, oldName(w, full), n, dims[i]); err != nil {
-			m.Close()
-			return nil, err
-		}
+		list = append(list, t)
+	}
+	var err error
+	if m.weights, err = exec.OpenWeights(e, w, list); err != nil {
+		return nil, fmt.Errorf("bert: %w", err)
 	}
 	return m, nil
 }
@@ -115,30 +132,6 @@ func oldName(w *weights.File, name string) string {
 	return name
 }
 
-// load uploads one tensor as the parameter called name.
-func (m *Model) load(w *weights.File, tensorName, name string, dims []int) error {
-	info, err := w.Info(tensorName)
-	if err != nil {
-		return fmt.Errorf("bert: %w", err)
-	}
-	if !slices.Equal(info.Shape, dims) {
-		return fmt.Errorf("bert: %s: tensor %q has shape %v, config.json asks for %v", w.Path(), tensorName, info.Shape, dims)
-	}
-	v, err := w.Float32(tensorName)
-	if err != nil {
-		return fmt.Errorf("bert: %w", err)
-	}
-	s := shapes.Make(dtypes.Float32, dims...)
-	b, err := exec.Give(m.backend, v, s)
-	if err != nil {
-		return fmt.Errorf("bert: upload %s: %w", tensorName, err)
-	}
-	m.bufs = append(m.bufs, b)
-	m.shapes = append(m.shapes, s)
-	m.names = append(m.names, name)
-	return nil
-}
-
 // Close waits for running calls and frees the weights and compiled graphs; later
 // calls of Forward return ErrClosed. Closing again does nothing.
 func (m *Model) Close() {
@@ -146,14 +139,14 @@ func (m *Model) Close() {
 	defer m.mu.Unlock()
 	m.closed = true
 	m.cache.Close()
-	for _, b := range m.bufs {
-		_ = m.backend.BufferFinalize(b)
-	}
-	m.bufs = nil
+	m.weights.Close()
 }
 
 // Out is the length of a result row.
 func (m *Model) Out() int { return m.out }
+
+// Bytes is what the weights take on a device.
+func (m *Model) Bytes() int64 { return m.weights.Bytes() }
 
 // Compilations counts the graphs compiled so far.
 func (m *Model) Compilations() int { return m.cache.Compilations() }
@@ -163,6 +156,11 @@ func (m *Model) Compilations() int { return m.cache.Compilations() }
 // matter. The result is [batch × Out], float32. One graph is compiled per batch and
 // length, so callers keep to a few of them.
 func (m *Model) Forward(ids, types, lens []int32, batch, length int) ([]float32, error) {
+	return m.ForwardOn(0, ids, types, lens, batch, length)
+}
+
+// ForwardOn is Forward on one of the engine's devices, which gets a copy of the weights.
+func (m *Model) ForwardOn(device int, ids, types, lens []int32, batch, length int) ([]float32, error) {
 	if len(ids) != batch*length || len(types) != batch*length || len(lens) != batch {
 		return nil, fmt.Errorf("bert: %d ids, %d types, %d lengths for a batch of %d × %d", len(ids), len(types), len(lens), batch, length)
 	}
@@ -183,7 +181,10 @@ func (m *Model) Forward(ids, types, lens []int32, batch, length int) ([]float32,
 			return []*graph.Node{m.build(g, batch, length)}
 		})
 	}, func(p *exec.Program) error {
-		in := slices.Clone(m.bufs)
+		in, err := m.weights.Buffers(device, nil)
+		if err != nil {
+			return err
+		}
 		own := len(in)
 		defer func() {
 			for _, b := range in[own:] {
@@ -194,13 +195,13 @@ func (m *Model) Forward(ids, types, lens []int32, batch, length int) ([]float32,
 			flat []int32
 			dims []int
 		}{{ids, []int{batch, length}}, {types, []int{batch, length}}, {lens, []int{batch}}} {
-			b, err := exec.Upload(m.backend, x.flat, shapes.Make(dtypes.Int32, x.dims...))
+			b, err := exec.UploadTo(m.backend, device, x.flat, shapes.Make(dtypes.Int32, x.dims...))
 			if err != nil {
 				return err
 			}
 			in = append(in, b)
 		}
-		res, err := p.Run(in, nil)
+		res, err := p.RunOn(device, in, nil)
 		if err != nil {
 			return err
 		}

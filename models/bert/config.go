@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gomlx/gomlx/pkg/core/graph"
 )
 
 // Config is the part of a Hugging Face config.json that fixes the network.
@@ -22,6 +24,12 @@ type Config struct {
 	Eps          float64 `json:"layer_norm_eps"`
 	Act          string  `json:"hidden_act"`
 	Position     string  `json:"position_embedding_type"`
+
+	// Drop is put where the reference drops out activations; nil = nowhere. For training.
+	Drop func(x *graph.Node) *graph.Node `json:"-"`
+	// Linear multiplies x [n, in] with a matrix [out, in] of the network; nil = the product
+	// alone. Low-rank training adds to it.
+	Linear func(x, w *graph.Node) *graph.Node `json:"-"`
 }
 
 // ReadConfig reads dir/config.json and names every setting that is missing or

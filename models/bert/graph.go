@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -12,8 +14,8 @@ import (
 // build writes the network for one bucket.
 func (m *Model) build(g *graph.Graph, batch, length int) *graph.Node {
 	w := map[string]*graph.Node{}
-	for i, n := range m.names {
-		w[n] = graph.Parameter(g, n, m.shapes[i])
+	for i := range m.weights.Len() {
+		w[m.weights.Name(i)] = graph.Parameter(g, m.weights.Name(i), m.weights.Shape(i))
 	}
 	ids := graph.Parameter(g, "ids", shapes.Make(dtypes.Int32, batch, length))
 	types := graph.Parameter(g, "types", shapes.Make(dtypes.Int32, batch, length))
@@ -31,19 +33,24 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	rows := batch * length
 	h := c.Hidden
 
-	embed := func(table, idx *graph.Node) *graph.Node {
-		return graph.Gather(table, graph.Reshape(idx, rows, 1))
-	}
-	x := graph.Add(embed(w["embeddings.word_embeddings.weight"], ids), embed(w["embeddings.token_type_embeddings.weight"], types))
-	pos := graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange())
+	x := graph.Add(exec.Rows(w["embeddings.word_embeddings.weight"], ids), exec.Rows(w["embeddings.token_type_embeddings.weight"], types))
+	pos := graph.ConvertDType(graph.Slice(w["embeddings.position_embeddings.weight"], graph.AxisRange(0, length), graph.AxisRange()), dtypes.Float32)
 	x = graph.Add(graph.Reshape(x, batch, length, h), graph.Reshape(pos, 1, length, h))
 	x = graph.Reshape(x, rows, h)
+	multiply := c.Linear
+	if multiply == nil {
+		multiply = exec.Linear
+	}
 	norm := func(x *graph.Node, n string) *graph.Node { return layerNorm(x, w[n+".weight"], w[n+".bias"], c.Eps) }
 	linear := func(x *graph.Node, n string) *graph.Node {
-		y := graph.DotGeneral(x, []int{1}, nil, w[n+".weight"], []int{1}, nil)
+		y := multiply(x, w[n+".weight"])
 		return graph.Add(y, graph.Reshape(w[n+".bias"], 1, y.Shape().Dimensions[1]))
 	}
-	x = norm(x, "embeddings.LayerNorm")
+	drop := c.Drop
+	if drop == nil {
+		drop = func(x *graph.Node) *graph.Node { return x }
+	}
+	x = drop(norm(x, "embeddings.LayerNorm"))
 
 	// mask is true at real tokens: [batch, 1, 1, length]
 	idx := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
@@ -55,13 +62,13 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 		p := fmt.Sprintf("encoder.layer.%d.", i)
 		heads := func(n string) *graph.Node { return graph.Reshape(linear(x, p+n), batch, length, c.Heads, d) }
 		q, k, v := heads("attention.self.query"), heads("attention.self.key"), heads("attention.self.value")
-		s := graph.Einsum("blnd,bmnd->bnlm", q, k)
+		s := exec.Product("blnd,bmnd->bnlm", q, k, w[p+"attention.self.query.weight"])
 		s = graph.MulScalar(s, 1/math.Sqrt(float64(d)))
-		a := graph.Softmax(graph.Where(mask, s, minus), -1)
-		ctx := graph.Einsum("bnlm,bmnd->blnd", a, v)
-		y := linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense")
+		a := drop(graph.Softmax(graph.Where(mask, s, minus), -1))
+		ctx := exec.Product("bnlm,bmnd->blnd", a, v, w[p+"attention.self.query.weight"])
+		y := drop(linear(graph.Reshape(ctx, rows, h), p+"attention.output.dense"))
 		x = norm(graph.Add(x, y), p+"attention.output.LayerNorm")
-		y = linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense")
+		y = drop(linear(gelu(linear(x, p+"intermediate.dense")), p+"output.dense"))
 		x = norm(graph.Add(x, y), p+"output.LayerNorm")
 	}
 	x = graph.Reshape(x, batch, length, h)
@@ -73,7 +80,7 @@ func (c Config) Build(w map[string]*graph.Node, head Head, ids, types, lens *gra
 	}
 	cls := graph.Reshape(graph.Slice(x, graph.AxisRange(), graph.AxisRange(0, 1), graph.AxisRange()), batch, h)
 	if head == Classifier {
-		cls = linear(graph.Tanh(linear(cls, "pooler.dense")), "classifier")
+		cls = linear(drop(graph.Tanh(linear(cls, "pooler.dense"))), "classifier")
 	}
 	return cls
 }

@@ -78,7 +78,12 @@ func Compile(b backends.Backend, name string, build func(g *graph.Graph) []*grap
 
 // Run executes the program on device 0. Buffers marked in donate are consumed.
 func (p *Program) Run(inputs []backends.Buffer, donate []bool) (out []backends.Buffer, err error) {
-	cerr := Catch("execute", func() { out, err = p.exe.Execute(inputs, donate, 0) })
+	return p.RunOn(0, inputs, donate)
+}
+
+// RunOn is Run on a device, where the inputs are.
+func (p *Program) RunOn(device int, inputs []backends.Buffer, donate []bool) (out []backends.Buffer, err error) {
+	cerr := Catch("execute", func() { out, err = p.exe.Execute(inputs, donate, backends.DeviceNum(device)) })
 	if cerr != nil {
 		return nil, cerr
 	}
@@ -88,11 +93,16 @@ func (p *Program) Run(inputs []backends.Buffer, donate []bool) (out []backends.B
 // Finalize frees the program.
 func (p *Program) Finalize() { p.graph.Finalize() }
 
-// Upload copies a flat slice to the device as a buffer of the given dimensions.
+// Upload copies a flat slice to device 0 as a buffer of the given dimensions.
 func Upload(b backends.Backend, flat any, shape shapes.Shape) (backends.Buffer, error) {
+	return UploadTo(b, 0, flat, shape)
+}
+
+// UploadTo is Upload to a device.
+func UploadTo(b backends.Backend, device int, flat any, shape shapes.Shape) (backends.Buffer, error) {
 	var buf backends.Buffer
 	var err error
-	cerr := Catch("upload", func() { buf, err = b.BufferFromFlatData(0, flat, shape) })
+	cerr := Catch("upload", func() { buf, err = b.BufferFromFlatData(backends.DeviceNum(device), flat, shape) })
 	if cerr != nil {
 		return nil, cerr
 	}
@@ -104,12 +114,12 @@ type adopter interface {
 	AdoptFlatData(device backends.DeviceNum, flat any, shape shapes.Shape) (backends.Buffer, error)
 }
 
-// Give is Upload of a slice that the caller will not use again.
-func Give(b backends.Backend, flat any, shape shapes.Shape) (backends.Buffer, error) {
+// Give is UploadTo of a slice that the caller will not use again.
+func Give(b backends.Backend, device int, flat any, shape shapes.Shape) (backends.Buffer, error) {
 	if a, ok := b.(adopter); ok {
-		return a.AdoptFlatData(0, flat, shape)
+		return a.AdoptFlatData(backends.DeviceNum(device), flat, shape)
 	}
-	return Upload(b, flat, shape)
+	return UploadTo(b, device, flat, shape)
 }
 
 // Fetch copies a buffer of n elements of type T to the host and frees it.

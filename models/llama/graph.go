@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -23,9 +25,10 @@ type bucket struct {
 // log-probabilities [T], new keys and new values [layers, T, KV, D].
 func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 	c := m.Config
+	m.load()
 	w := map[string]*graph.Node{}
-	for i, n := range m.names {
-		w[n] = graph.Parameter(g, n, m.shapes[i])
+	for i := range m.weights.Len() {
+		w[m.weights.Name(i)] = graph.Parameter(g, m.weights.Name(i), m.weights.Shape(i))
 	}
 	T, C, D, KV := b.tokens, b.capacity, c.HeadDim, c.KVHeads
 	groups := c.Heads / KV
@@ -73,7 +76,6 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 		return graph.Where(mask, scores, graph.BroadcastToShape(graph.Scalar(g, dtypes.Float32, -1e30), scores.Shape()))
 	}
 
-	linear := func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
 	rope := func(x *graph.Node, heads int) *graph.Node { // [T, heads, D]
 		a := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, D/2))
 		b := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(D/2, D))
@@ -82,34 +84,34 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 		return graph.Concatenate([]*graph.Node{graph.Sub(graph.Mul(a, co), graph.Mul(b, si)), graph.Add(graph.Mul(b, co), graph.Mul(a, si))}, 2)
 	}
 
-	x := graph.Gather(w["embed"], graph.Reshape(tokens, T, 1))
+	x := exec.Rows(w["embed"], tokens)
 	var newK, newV []*graph.Node
 	scale := 1 / math.Sqrt(float64(D))
 	for i := range c.Layers {
 		p := func(n string) *graph.Node { return w[fmt.Sprintf("layer%d.%s", i, n)] }
 		h := rmsNorm(x, p("attn_norm"), c.Eps)
-		q := rope(graph.Reshape(linear(h, p("q")), T, c.Heads, D), c.Heads)
-		k := rope(graph.Reshape(linear(h, p("k")), T, KV, D), KV)
-		v := graph.Reshape(linear(h, p("v")), T, KV, D)
+		q := rope(graph.Reshape(exec.Linear(h, p("q")), T, c.Heads, D), c.Heads)
+		k := rope(graph.Reshape(exec.Linear(h, p("k")), T, KV, D), KV)
+		v := graph.Reshape(exec.Linear(h, p("v")), T, KV, D)
 		newK, newV = append(newK, graph.Reshape(k, 1, T, KV, D)), append(newV, graph.Reshape(v, 1, T, KV, D))
 
 		q = graph.MulScalar(graph.Reshape(q, T, KV, groups, D), scale)
-		scores := masked(graph.Einsum("tkgd,skd->ktgs", q, k), maskNew)
+		scores := masked(exec.Product("tkgd,skd->ktgs", q, k, p("q")), maskNew)
 		if C > 0 {
-			scores = graph.Concatenate([]*graph.Node{masked(graph.Einsum("tkgd,kcd->ktgc", q, kCache[i]), maskOld), scores}, 3)
+			scores = graph.Concatenate([]*graph.Node{masked(exec.Product("tkgd,kcd->ktgc", q, kCache[i], p("q")), maskOld), scores}, 3)
 		}
 		a := graph.Softmax(scores, -1)
 		aNew := graph.Slice(a, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(C, C+T))
-		o := graph.Einsum("ktgs,skd->tkgd", aNew, v)
+		o := exec.Product("ktgs,skd->tkgd", aNew, v, p("q"))
 		if C > 0 {
 			aOld := graph.Slice(a, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, C))
-			o = graph.Add(o, graph.Einsum("ktgc,kcd->tkgd", aOld, vCache[i]))
+			o = graph.Add(o, exec.Product("ktgc,kcd->tkgd", aOld, vCache[i], p("q")))
 		}
-		x = graph.Add(x, linear(graph.Reshape(o, T, c.Heads*D), p("o")))
+		x = graph.Add(x, exec.Linear(graph.Reshape(o, T, c.Heads*D), p("o")))
 
 		h = rmsNorm(x, p("ffn_norm"), c.Eps)
-		gate := linear(h, p("gate"))
-		x = graph.Add(x, linear(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), linear(h, p("up"))), p("down")))
+		gate := exec.Linear(h, p("gate"))
+		x = graph.Add(x, exec.Linear(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), exec.Linear(h, p("up"))), p("down")))
 	}
 	head := w["head"]
 	if c.Tied {
@@ -117,7 +119,7 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 	}
 	var out *graph.Node
 	if b.score {
-		logits := linear(rmsNorm(x, w["final_norm"], c.Eps), head)
+		logits := exec.Linear(rmsNorm(x, w["final_norm"], c.Eps), head)
 		logp := graph.LogSoftmax(logits, -1)
 		hit := graph.Equal(graph.Iota(g, shapes.Make(dtypes.Int32, T, c.Vocab), 1), graph.BroadcastToDims(graph.Reshape(pick, T, 1), T, c.Vocab))
 		out = graph.ReduceSum(graph.Where(hit, logp, graph.ZerosLike(logp)), 1)
@@ -126,7 +128,7 @@ func (m *Model) build(g *graph.Graph, b bucket) []*graph.Node {
 		if T > 1 {
 			last = graph.Gather(x, graph.Reshape(graph.Slice(pick, graph.AxisRange(0, 1)), 1, 1))
 		}
-		out = graph.Reshape(linear(rmsNorm(last, w["final_norm"], c.Eps), head), c.Vocab)
+		out = graph.Reshape(exec.Linear(rmsNorm(last, w["final_norm"], c.Eps), head), c.Vocab)
 	}
 	return []*graph.Node{out, graph.Concatenate(newK, 0), graph.Concatenate(newV, 0)}
 }

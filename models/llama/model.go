@@ -2,24 +2,23 @@ package llama
 
 import (
 	"fmt"
-	"slices"
+	"strings"
+	"sync"
 
 	"rag2/models/exec"
 	"rag2/tensor"
 	"rag2/tensor/weights"
 
 	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
 )
 
 // Model is a loaded network.
 type Model struct {
 	Config  Config
 	backend backends.Backend
-	names   []string
-	shapes  []shapes.Shape
-	bufs    []backends.Buffer
+	weights *exec.Weights
+	bufs    []backends.Buffer // of the weights, once a graph was built
+	loading sync.Mutex
 	cache   *exec.Cache[bucket]
 }
 
@@ -44,7 +43,8 @@ func (c Config) dims(name string) []int {
 	}[name]
 }
 
-// Open loads a Hugging Face directory or a GGUF file onto the engine, in float32.
+// Open opens a Hugging Face directory or a GGUF file for the engine. Weights are loaded when
+// the first graph is made, see exec.Weights.
 // It also returns the open weights file, whose metadata holds the vocabulary of a
 // GGUF; the caller closes it.
 func Open(e *tensor.Engine, path string) (*Model, *weights.File, error) {
@@ -76,98 +76,64 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 		return nil, fmt.Errorf("llama: engine %s has no memory shared with the host, which the key-value cache needs", e.Name())
 	}
 	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64)}
-	add := func(ours, theirs string, dims ...int) error {
-		info, err := w.Info(theirs)
-		if err != nil {
-			return fmt.Errorf("llama: %w", err)
-		}
-		if !slices.Equal(info.Shape, dims) {
-			return fmt.Errorf("llama: %s: tensor %q has shape %v, the configuration asks for %v", w.Path(), theirs, info.Shape, dims)
-		}
-		s := shapes.Make(dtypes.Float32, dims...)
-		keep := func(b backends.Buffer) {
-			m.names, m.shapes, m.bufs = append(m.names, ours), append(m.shapes, s), append(m.bufs, b)
-		}
-		heads := 0
-		if gguf {
-			switch ours[len(ours)-2:] {
-			case ".q":
-				heads = c.Heads
-			case ".k":
-				heads = c.KVHeads
+	var list []exec.Tensor
+	add := func(ours, theirs string, exact bool, dims ...int) {
+		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact}
+		if gguf && c.Arch == "llama" {
+			switch {
+			case strings.HasSuffix(ours, ".q"):
+				t.Heads = c.Heads
+			case strings.HasSuffix(ours, ".k"):
+				t.Heads = c.KVHeads
 			}
 		}
-		b, ok, err := loadBlocks(m.backend, w, theirs, s, heads, c.HeadDim)
-		if err != nil {
-			return fmt.Errorf("llama: %s: %w", theirs, err)
-		}
-		if ok {
-			keep(b)
-			return nil
-		}
-		v, err := w.Float32(theirs)
-		if err != nil {
-			return err
-		}
-		if heads > 0 {
-			unpermute(v, heads, c.HeadDim, c.Hidden)
-		}
-		if b, err = exec.Give(m.backend, v, s); err != nil {
-			return fmt.Errorf("llama: upload %s: %w", theirs, err)
-		}
-		keep(b)
-		return nil
+		list = append(list, t)
 	}
 	embed, norm, head := "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
 	if gguf {
 		embed, norm, head = "token_embd.weight", "output_norm.weight", "output.weight"
 	}
-	err = add("embed", embed, c.Vocab, c.Hidden)
-	for i := 0; i < c.Layers && err == nil; i++ {
+	add("embed", embed, c.Tied, c.Vocab, c.Hidden)
+	for i := range c.Layers {
 		for _, t := range layerTensors {
 			theirs := fmt.Sprintf("model.layers.%d.%s.weight", i, t.hf)
 			if gguf {
 				theirs = fmt.Sprintf("blk.%d.%s.weight", i, t.gguf)
 			}
-			if err = add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, c.dims(t.ours)...); err != nil {
-				break
-			}
+			add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, false, c.dims(t.ours)...)
 		}
 	}
-	if err == nil {
-		err = add("final_norm", norm, c.Hidden)
+	add("final_norm", norm, false, c.Hidden)
+	if !c.Tied {
+		add("head", head, true, c.Vocab, c.Hidden)
 	}
-	if err == nil && !c.Tied {
-		err = add("head", head, c.Vocab, c.Hidden)
-	}
-	if err != nil {
-		m.Close()
-		return nil, err
+	if m.weights, err = exec.OpenWeights(e, w, list); err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
 	}
 	return m, nil
 }
 
-// unpermute turns GGUF's row order of query and key weights, in which a head's
-// rotated pairs are neighbours, into the half-and-half order of Hugging Face.
-func unpermute(w []float32, heads, dim, in int) {
-	tmp := make([]float32, dim*in)
-	for h := range heads {
-		block := w[h*dim*in : (h+1)*dim*in]
-		copy(tmp, block)
-		for i := range dim / 2 {
-			copy(block[i*in:(i+1)*in], tmp[2*i*in:])
-			copy(block[(i+dim/2)*in:(i+dim/2+1)*in], tmp[(2*i+1)*in:(2*i+2)*in])
-		}
+// load uploads the weights; GoMLX reports faults of graph building by panics.
+func (m *Model) load() {
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	if m.bufs != nil {
+		return
 	}
+	bufs, err := m.weights.Buffers(0, nil)
+	if err != nil {
+		panic(err)
+	}
+	m.bufs = bufs
 }
+
+// Bytes is what the weights take on the device.
+func (m *Model) Bytes() int64 { return m.weights.Bytes() }
 
 // Close frees weights and compiled graphs; no session may be used afterwards.
 func (m *Model) Close() {
 	m.cache.Close()
-	for _, b := range m.bufs {
-		_ = m.backend.BufferFinalize(b)
-	}
-	m.bufs = nil
+	m.weights.Close()
 }
 
 // Compilations counts the graphs compiled so far.

@@ -12,6 +12,7 @@ import (
 
 	"rag2/models"
 	"rag2/models/hub"
+	"rag2/tensor/weights"
 )
 
 // Errors of a Store.
@@ -157,6 +158,10 @@ func inspect(path string) (bytes int64, format string, missing []string) {
 		if !slices.ContainsFunc(alternatives, func(n string) bool { return has[n] }) {
 			missing = append(missing, strings.Join(alternatives, " or "))
 		}
+	}
+	if has[weights.AdapterConfig] { // the rest is the base model's
+		need(weights.AdapterWeights)
+		return bytes, "adapter", missing
 	}
 	need("config.json")
 	need("tokenizer.json", "spiece.model")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"rag2/tensor/weights"
+
+	"github.com/gomlx/gomlx/pkg/core/graph"
 )
 
 // Config fixes the network.
@@ -31,6 +33,20 @@ type Config struct {
 	Start       int32  // decoder start token (pad)
 	EOS         int32
 	Pad         int32
+
+	// Drop is put where the reference drops out activations; nil = nowhere. For training.
+	Drop func(x *graph.Node) *graph.Node
+	// Linear multiplies x [n, in] with a matrix [out, in] of the network; nil = the product
+	// alone. Low-rank training adds to it.
+	Linear func(x, w *graph.Node) *graph.Node
+}
+
+// drop is Drop, or nothing.
+func (c Config) drop(x *graph.Node) *graph.Node {
+	if c.Drop == nil {
+		return x
+	}
+	return c.Drop(x)
 }
 
 // validate lists everything that is wrong with a configuration.
@@ -268,3 +284,7 @@ func (c Config) bucketOf(relative int, bidirectional bool) int32 {
 	l := float32(math.Log(float64(float32(dist)/float32(exact)))) / float32(math.Log(float64(c.MaxDistance)/float64(exact))) * float32(n-exact)
 	return int32(base + min(exact+int(l), n-1))
 }
+
+// ReadConfig reads dir/config.json; hasHead says whether the checkpoint has a head of its
+// own.
+func ReadConfig(dir string, hasHead bool) (Config, error) { return readHF(dir, hasHead) }

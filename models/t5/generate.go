@@ -176,7 +176,7 @@ func (m *Model) buildStep(g *graph.Graph, length, capacity int) []*graph.Node {
 	bias := graph.Reshape(graph.Transpose(graph.Gather(w["dec.bias"], buckets), 0, 1), 1, c.Heads, 1, capacity)
 	seen := graph.BroadcastToDims(graph.Reshape(inside(lens, length), 1, 1, 1, length), 1, c.Heads, 1, length)
 	var out []*graph.Node
-	x := embed(w["shared"], token)
+	x := exec.Rows(w["shared"], token)
 	for i := range c.DecLayers {
 		p := fmt.Sprintf("dec%d.", i)
 		h := norm(x, w[p+"attn_norm"], c.Eps)

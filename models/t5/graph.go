@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"rag2/models/exec"
+
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
@@ -21,7 +23,7 @@ const masked = -1e30
 func (c Config) Encode(w Weights, ids, lens *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1]
-	x := embed(w["shared"], ids)
+	x := c.drop(exec.Rows(w["shared"], ids))
 	bias := c.bias(g, w["enc.bias"], L, true)
 	bias = graph.BroadcastToDims(graph.Reshape(bias, 1, c.Heads, L, L), B, c.Heads, L, L)
 	mask := graph.BroadcastToDims(graph.Reshape(inside(lens, L), B, 1, 1, L), B, c.Heads, L, L)
@@ -29,10 +31,10 @@ func (c Config) Encode(w Weights, ids, lens *graph.Node) *graph.Node {
 		p := fmt.Sprintf("enc%d.", i)
 		h := norm(x, w[p+"attn_norm"], c.Eps)
 		q, k, v := c.heads(h, w[p+"attn.q"], B, L), c.heads(h, w[p+"attn.k"], B, L), c.heads(h, w[p+"attn.v"], B, L)
-		x = graph.Add(x, c.attend(q, k, v, bias, mask, w[p+"attn.o"]))
-		x = graph.Add(x, c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff."))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, bias, mask, w[p+"attn.o"])))
+		x = graph.Add(x, c.drop(c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff.")))
 	}
-	return graph.Reshape(norm(x, w["enc.norm"], c.Eps), B, L, c.Hidden)
+	return graph.Reshape(c.drop(norm(x, w["enc.norm"], c.Eps)), B, L, c.Hidden)
 }
 
 // Decode is the decoder over whole prefixes (teacher forcing): hidden [B, L, Hidden]
@@ -42,7 +44,7 @@ func (c Config) Decode(w Weights, hidden, lens, ids *graph.Node) *graph.Node {
 	g := ids.Graph()
 	B, T, L := ids.Shape().Dimensions[0], ids.Shape().Dimensions[1], hidden.Shape().Dimensions[1]
 	enc := graph.Reshape(hidden, B*L, c.Hidden)
-	x := embed(w["shared"], ids)
+	x := c.drop(exec.Rows(w["shared"], ids))
 	bias := graph.BroadcastToDims(graph.Reshape(c.bias(g, w["dec.bias"], T, false), 1, c.Heads, T, T), B, c.Heads, T, T)
 	causal := graph.LessOrEqual(graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 1), graph.Iota(g, shapes.Make(dtypes.Int32, T, T), 0))
 	causal = graph.BroadcastToDims(graph.Reshape(causal, 1, 1, T, T), B, c.Heads, T, T)
@@ -51,14 +53,14 @@ func (c Config) Decode(w Weights, hidden, lens, ids *graph.Node) *graph.Node {
 		p := fmt.Sprintf("dec%d.", i)
 		h := norm(x, w[p+"attn_norm"], c.Eps)
 		q, k, v := c.heads(h, w[p+"attn.q"], B, T), c.heads(h, w[p+"attn.k"], B, T), c.heads(h, w[p+"attn.v"], B, T)
-		x = graph.Add(x, c.attend(q, k, v, bias, causal, w[p+"attn.o"]))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, bias, causal, w[p+"attn.o"])))
 		h = norm(x, w[p+"cross_norm"], c.Eps)
 		q = c.heads(h, w[p+"cross.q"], B, T)
 		k, v = c.heads(enc, w[p+"cross.k"], B, L), c.heads(enc, w[p+"cross.v"], B, L)
-		x = graph.Add(x, c.attend(q, k, v, nil, cross, w[p+"cross.o"]))
-		x = graph.Add(x, c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff."))
+		x = graph.Add(x, c.drop(c.attend(q, k, v, nil, cross, w[p+"cross.o"])))
+		x = graph.Add(x, c.drop(c.ff(norm(x, w[p+"ff_norm"], c.Eps), w, p+"ff.")))
 	}
-	return graph.Reshape(norm(x, w["dec.norm"], c.Eps), B, T, c.Hidden)
+	return graph.Reshape(c.drop(norm(x, w["dec.norm"], c.Eps)), B, T, c.Hidden)
 }
 
 // Head gives logits. hidden is [N, Hidden]; tokens [K] int32 selects rows of the
@@ -74,12 +76,7 @@ func (c Config) Head(w Weights, hidden, tokens *graph.Node) *graph.Node {
 	if c.Scaled {
 		hidden = graph.MulScalar(hidden, 1/math.Sqrt(float64(c.Hidden)))
 	}
-	return linear(hidden, head)
-}
-
-// embed looks ids [B, T] up in a table [V, D]: [B·T, D].
-func embed(table, ids *graph.Node) *graph.Node {
-	return graph.Gather(table, graph.Reshape(ids, ids.Shape().Size(), 1))
+	return c.linear(hidden, head)
 }
 
 // inside is true at the first lens tokens: [B, n].
@@ -105,38 +102,41 @@ func (c Config) bias(g *graph.Graph, table *graph.Node, n int, bidirectional boo
 	return graph.Slice(v, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(n-1, 2*n-1))
 }
 
-func linear(x, w *graph.Node) *graph.Node {
-	return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil)
+func (c Config) linear(x, w *graph.Node) *graph.Node {
+	if c.Linear != nil {
+		return c.Linear(x, w)
+	}
+	return exec.Linear(x, w)
 }
 
 // heads projects x [B·n, Hidden] to [B, n, Heads, HeadDim].
 func (c Config) heads(x, w *graph.Node, B, n int) *graph.Node {
-	return graph.Reshape(linear(x, w), B, n, c.Heads, c.HeadDim)
+	return graph.Reshape(c.linear(x, w), B, n, c.Heads, c.HeadDim)
 }
 
 // attend is attention without scaling: q [B, T, H, D], k and v [B, S, H, D], bias and
 // mask [B, H, T, S]; the result is [B·T, Hidden].
 func (c Config) attend(q, k, v, bias, mask, o *graph.Node) *graph.Node {
-	s := graph.Einsum("bthd,bshd->bhts", q, k)
+	s := exec.Product("bthd,bshd->bhts", q, k, o)
 	if bias != nil {
 		s = graph.Add(s, bias)
 	}
 	s = graph.Where(mask, s, graph.BroadcastToShape(graph.Scalar(s.Graph(), dtypes.Float32, masked), s.Shape()))
-	x := graph.Einsum("bhts,bshd->bthd", graph.Softmax(s, -1), v)
+	x := exec.Product("bhts,bshd->bthd", c.drop(graph.Softmax(s, -1)), v, o)
 	d := x.Shape().Dimensions
-	return linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
+	return c.linear(graph.Reshape(x, d[0]*d[1], c.Heads*c.HeadDim), o)
 }
 
 // ff is the feed-forward block on x [N, Hidden].
 func (c Config) ff(x *graph.Node, w Weights, p string) *graph.Node {
-	h := linear(x, w[p+"up"])
+	h := c.linear(x, w[p+"up"])
 	switch {
 	case c.Gated:
-		h = graph.Mul(c.act(linear(x, w[p+"gate"])), h)
+		h = graph.Mul(c.act(c.linear(x, w[p+"gate"])), h)
 	default:
 		h = c.act(h)
 	}
-	return linear(h, w[p+"down"])
+	return c.linear(c.drop(h), w[p+"down"])
 }
 
 func (c Config) act(x *graph.Node) *graph.Node {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 
@@ -48,16 +47,15 @@ const maxPrograms = 64
 type Model struct {
 	Config  Config
 	backend backends.Backend
-	params  []Param
-	bufs    map[string]backends.Buffer
+	weights *exec.Weights
 	cache   *exec.Cache[bucket]
 
 	mu     sync.RWMutex // held for reading while the network runs
 	closed bool
 }
 
-// Open loads a Hugging Face directory or a GGUF file onto the engine's first device.
-// Weights of any storage type become float32 buffers there and stay until Close.
+// Open opens a Hugging Face directory or a GGUF file for the engine's first device. Weights are
+// loaded at the first use, see exec.Weights, and stay until Close.
 func Open(e *tensor.Engine, path string) (*Model, error) {
 	w, err := weights.Open(path)
 	if err != nil {
@@ -74,45 +72,26 @@ func Open(e *tensor.Engine, path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, backend: e.Backend(), params: c.Params(), bufs: map[string]backends.Buffer{}, cache: exec.NewCache[bucket](maxPrograms)}
-	for _, p := range m.params {
-		name := p.HF
+	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](maxPrograms)}
+	var list []exec.Tensor
+	for _, p := range c.Params() {
+		// The head's logits are compared: it is not rounded, nor are its tables of biases.
+		t := exec.Tensor{Name: p.Name, File: p.HF, Dims: p.Dims, Exact: p.Name == "head" || p.Name == "shared" && c.Tied || strings.HasSuffix(p.Name, ".bias")}
 		if gguf {
-			name = p.GGUF
+			t.File = p.GGUF
 		}
-		if err := m.load(w, p, name); err != nil {
-			m.Close()
-			return nil, err
+		// Checkpoints may hold the word embeddings under the encoder's or decoder's name.
+		for _, other := range []string{"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} {
+			if p.Name == "shared" && !w.Has(t.File) && w.Has(other) {
+				t.File = other
+			}
 		}
+		list = append(list, t)
+	}
+	if m.weights, err = exec.OpenWeights(e, w, list); err != nil {
+		return nil, fmt.Errorf("t5: %w", err)
 	}
 	return m, nil
-}
-
-// load uploads one tensor.
-func (m *Model) load(w *weights.File, p Param, name string) error {
-	// Checkpoints may hold the word embeddings under the encoder's or decoder's name.
-	for _, other := range []string{"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} {
-		if p.Name == "shared" && !w.Has(name) && w.Has(other) {
-			name = other
-		}
-	}
-	info, err := w.Info(name)
-	if err != nil {
-		return fmt.Errorf("t5: %w", err)
-	}
-	if !slices.Equal(info.Shape, p.Dims) {
-		return fmt.Errorf("t5: %s: tensor %q has shape %v, the configuration asks for %v", w.Path(), name, info.Shape, p.Dims)
-	}
-	v, err := w.Float32(name)
-	if err != nil {
-		return fmt.Errorf("t5: %w", err)
-	}
-	b, err := exec.Give(m.backend, v, shapes.Make(dtypes.Float32, p.Dims...))
-	if err != nil {
-		return fmt.Errorf("t5: upload %s: %w", name, err)
-	}
-	m.bufs[p.Name] = b
-	return nil
 }
 
 // Close waits for running calls and frees the weights and compiled graphs; later calls
@@ -122,11 +101,11 @@ func (m *Model) Close() {
 	defer m.mu.Unlock()
 	m.closed = true
 	m.cache.Close()
-	for _, b := range m.bufs {
-		_ = m.backend.BufferFinalize(b)
-	}
-	m.bufs = nil
+	m.weights.Close()
 }
+
+// Bytes is what the weights take on a device.
+func (m *Model) Bytes() int64 { return m.weights.Bytes() }
 
 // Compilations counts the graphs compiled so far.
 func (m *Model) Compilations() int { return m.cache.Compilations() }
@@ -145,22 +124,12 @@ func (k kind) uses(name string) bool {
 // parameters makes the graph's parameters of a kind.
 func (m *Model) parameters(g *graph.Graph, k kind) Weights {
 	w := Weights{}
-	for _, p := range m.params {
-		if k.uses(p.Name) {
-			w[p.Name] = graph.Parameter(g, p.Name, shapes.Make(dtypes.Float32, p.Dims...))
+	for i := range m.weights.Len() {
+		if n := m.weights.Name(i); k.uses(n) {
+			w[n] = graph.Parameter(g, n, m.weights.Shape(i))
 		}
 	}
 	return w
-}
-
-// weightBuffers are the inputs that go with parameters.
-func (m *Model) weightBuffers(k kind) (out []backends.Buffer) {
-	for _, p := range m.params {
-		if k.uses(p.Name) {
-			out = append(out, m.bufs[p.Name])
-		}
-	}
-	return
 }
 
 // input is one int32 input.
@@ -174,7 +143,10 @@ func (m *Model) run(b bucket, build func(g *graph.Graph) []*graph.Node, inputs [
 	return m.cache.Do(b, func() (*exec.Program, error) {
 		return exec.Compile(m.backend, fmt.Sprintf("t5-%d-%dx%d-%d", b.kind, b.batch, b.length, b.n), build)
 	}, func(p *exec.Program) error {
-		in := m.weightBuffers(b.kind)
+		in, err := m.weights.Buffers(0, b.kind.uses)
+		if err != nil {
+			return err
+		}
 		own := len(in)
 		end := own
 		defer func() {

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"container/heap"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -198,7 +199,11 @@ func (b *BPE) start() []int32 {
 
 // EncodeSingle encodes text after the beginning-of-text token, if the model has one.
 func (b *BPE) EncodeSingle(text string, maxLen int) Encoding {
-	ids := b.AppendPlain(b.start(), text)
+	return b.single(b.AppendPlain(nil, text), maxLen)
+}
+
+func (b *BPE) single(text []int32, maxLen int) Encoding {
+	ids := slices.Insert(text, 0, b.start()...)
 	e := Encoding{IDs: ids}
 	if maxLen > 0 && len(ids) > maxLen {
 		e.IDs, e.Truncated = ids[:maxLen], len(ids)-maxLen
@@ -209,9 +214,12 @@ func (b *BPE) EncodeSingle(text string, maxLen int) Encoding {
 
 // EncodePair joins both texts without a separator.
 func (b *BPE) EncodePair(x, y string, maxLen int) Encoding {
+	return b.pair(b.AppendPlain(nil, x), b.AppendPlain(nil, y), maxLen)
+}
+
+func (b *BPE) pair(ix, iy []int32, maxLen int) Encoding {
 	ids := b.start()
 	room := maxLen - len(ids)
-	ix, iy := b.AppendPlain(nil, x), b.AppendPlain(nil, y)
 	nx, ny := len(ix), len(iy)
 	if maxLen > 0 {
 		nx, ny = longestFirst(nx, ny, room)

@@ -47,7 +47,23 @@ type stage struct {
 }
 
 // Parse builds a tokenizer from the contents of a tokenizer.json; path names it in errors.
+// Builds with the tag daulet encode with Hugging Face's Rust library, to compare with.
 func Parse(path string, b []byte) (Tokenizer, error) {
+	t, err := parse(path, b)
+	if err != nil {
+		return nil, err
+	}
+	return oracle(path, b, t)
+}
+
+// framed puts special tokens around the ids of texts.
+type framed interface {
+	Tokenizer
+	single(ids []int32, maxLen int) Encoding
+	pair(a, b []int32, maxLen int) Encoding
+}
+
+func parse(path string, b []byte) (framed, error) {
 	var kindOf struct {
 		Model struct {
 			Type         string

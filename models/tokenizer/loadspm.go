@@ -63,7 +63,7 @@ func byteIDs(vocab map[string]int32) []int32 {
 }
 
 // parseUnigram reads a tokenizer.json of model type Unigram.
-func parseUnigram(path string, b []byte) (Tokenizer, error) {
+func parseUnigram(path string, b []byte) (framed, error) {
 	var f spmJSON
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, vocabError(path, "%v", err)
@@ -116,5 +116,5 @@ func parseUnigram(path string, b []byte) (Tokenizer, error) {
 }
 
 func (u *Unigram) finishErr(path string) error {
-	return u.finish(path, func(id int) bool { return !u.isSpecial[int32(id)] && int32(id) != u.unk })
+	return u.finish(path, func(id int) bool { return !u.isSpecial[int32(id)] && int32(id) != u.unk }, func(int) bool { return true })
 }

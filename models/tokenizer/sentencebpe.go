@@ -24,7 +24,7 @@ type SentenceBPE struct {
 var _ Tokenizer = (*SentenceBPE)(nil)
 
 // parseSentenceBPE reads a tokenizer.json of model type BPE with byte_fallback.
-func parseSentenceBPE(path string, b []byte) (Tokenizer, error) {
+func parseSentenceBPE(path string, b []byte) (framed, error) {
 	var f spmJSON
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, vocabError(path, "%v", err)
@@ -144,12 +144,20 @@ func (s *SentenceBPE) word(dst []int32, text string) []int32 {
 
 // EncodeSingle implements Tokenizer with the model's template (<s> text).
 func (s *SentenceBPE) EncodeSingle(text string, maxLen int) Encoding {
-	return s.post.encodeSingle(s.AppendPlain(nil, text), maxLen)
+	return s.single(s.AppendPlain(nil, text), maxLen)
+}
+
+func (s *SentenceBPE) single(ids []int32, maxLen int) Encoding {
+	return s.post.encodeSingle(ids, maxLen)
+}
+
+func (s *SentenceBPE) pair(a, b []int32, maxLen int) Encoding {
+	return s.post.encodePair(a, b, maxLen)
 }
 
 // EncodePair implements Tokenizer with the model's template.
 func (s *SentenceBPE) EncodePair(a, b string, maxLen int) Encoding {
-	return s.post.encodePair(s.AppendPlain(nil, a), s.AppendPlain(nil, b), maxLen)
+	return s.pair(s.AppendPlain(nil, a), s.AppendPlain(nil, b), maxLen)
 }
 
 // Decode implements Tokenizer. Bytes that are not UTF-8 become U+FFFD.

@@ -48,7 +48,7 @@ const (
 // precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4,
 // escape_whitespaces 5).
 func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
-	u := &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, single: true, prepended: true,
+	u := &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, float: true, prepended: true,
 		spm: &spmNormalizer{dummyPrefix: true, trim: true}}
 	var types []int
 	escape, model := true, 1
@@ -137,13 +137,9 @@ func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
 
 // spmScores gives user-defined pieces their score and finishes the model.
 func (u *Unigram) spmScores(path string, types []int, users []string) error {
-	best := math.Inf(-1)
 	byteIDs := make([]int32, 256)
 	found := 0
 	for i, t := range types {
-		if t == pieceNormal {
-			best = max(best, u.scores[i])
-		}
 		var c int
 		if t == pieceByte {
 			if n, err := fmt.Sscanf(u.tokens[i], "<0x%02X>", &c); n != 1 || err != nil || c > 255 {
@@ -155,7 +151,7 @@ func (u *Unigram) spmScores(path string, types []int, users []string) error {
 	}
 	for i, t := range types {
 		if t == pieceUser {
-			u.scores[i] = u.round(float64(len(u.tokens[i]))*best - 0.1)
+			u.scores[i] = u.round(0.1 * float64(len(u.tokens[i])-1)) // release 0.2.1 and later
 		}
 	}
 	if found == 256 {
@@ -172,7 +168,7 @@ func (u *Unigram) spmScores(path string, types []int, users []string) error {
 		u.spm.userFind = newSpecials(special)
 		u.spm.users = special
 	}
-	return u.finish(path, func(id int) bool { return types[id] == pieceNormal || types[id] == pieceUser })
+	return u.finish(path, func(id int) bool { return types[id] == pieceNormal || types[id] == pieceUser }, func(id int) bool { return types[id] == pieceNormal })
 }
 
 // t5Template ends every text with </s>, which is what T5 models do; without that token

@@ -180,7 +180,11 @@ func TestHostileTexts(t *testing.T) {
 
 // mergeLong and mergeShort are one function in two speeds.
 func TestMergesAgree(t *testing.T) {
-	tok, err := Load(data + "smollm.json")
+	raw, err := os.ReadFile(data + "smollm.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := parse("smollm.json", raw)
 	if err != nil {
 		t.Fatal(err)
 	}

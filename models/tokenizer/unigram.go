@@ -12,15 +12,17 @@ import (
 // metaspace marks the beginning of a word in SentencePiece vocabularies.
 const metaspace = "\u2581"
 
+// scoreReset is the sum at which SentencePiece subtracts what it has so far, so that a
+// long text's sums keep their last digits.
+const scoreReset = 100000
+
 // unkPenalty is how much worse than the worst entry an unknown character is.
 const unkPenalty = 10
 
 // Unigram is SentencePiece's unigram language model (Kudo 2018): of all ways to cut a
 // text into vocabulary entries, the most probable. Texts are normalised first, by the
 // rules of a tokenizer.json or of SentencePiece itself, which differ in corners. Of a
-// spiece.model, sums are float32 over the whole text, as in SentencePiece, whose order
-// of rounding is not all known: beyond some 12,000 tokens, where a sum's last digit
-// is worth 0.01, cuts of equal worth may differ from it.
+// spiece.model, sums are float32 and begin anew past scoreReset, as in SentencePiece.
 type Unigram struct {
 	vocab     map[string]int32
 	tokens    []string
@@ -31,7 +33,7 @@ type Unigram struct {
 	unk       int32
 	unkScore  float64
 	bytes     []int32 // ids of <0x00> … <0xFF>, nil = no byte fallback
-	single    bool    // sums are kept as float32, as SentencePiece does; else float64
+	float     bool    // sums are kept as float32, as SentencePiece does; else float64
 	post      template
 
 	normalizers []normalizer   // of tokenizer.json
@@ -60,8 +62,8 @@ type scratch struct {
 const keepScratch = 64 << 10
 
 // finish builds the search structures from tokens and scores. matchable says which
-// entries may come from text.
-func (u *Unigram) finish(path string, matchable func(id int) bool) error {
+// entries may come from text, scored which of them bound the score of the unknown.
+func (u *Unigram) finish(path string, matchable, scored func(id int) bool) error {
 	var keys []string
 	var values []int32
 	worst := math.Inf(1)
@@ -70,10 +72,12 @@ func (u *Unigram) finish(path string, matchable func(id int) bool) error {
 		if math.IsNaN(u.scores[i]) || math.IsInf(u.scores[i], 0) {
 			return vocabError(path, "entry %d has score %v", i, u.scores[i])
 		}
+		if scored(i) {
+			worst = min(worst, u.scores[i])
+		}
 		if !matchable(i) || t == "" {
 			continue
 		}
-		worst = min(worst, u.scores[i])
 		if !seen[t] {
 			seen[t] = true
 			keys, values = append(keys, t), append(values, int32(i))
@@ -92,7 +96,7 @@ func (u *Unigram) finish(path string, matchable func(id int) bool) error {
 }
 
 func (u *Unigram) round(x float64) float64 {
-	if u.single {
+	if u.float {
 		return float64(float32(x))
 	}
 	return x
@@ -194,12 +198,21 @@ func (u *Unigram) viterbi(dst []int32, s *scratch, text []byte) []int32 {
 	}
 	cells[0].score = 0
 	nodes := u.trie.nodes
+	far := 0 // the farthest position reached
 	for at := 0; at < n; {
 		width := 1
 		if text[at] >= utf8.RuneSelf {
 			_, width = utf8.DecodeRune(text[at:])
 		}
 		here := cells[at].score
+		if u.float && math.Abs(here) > scoreReset {
+			for i := at; i <= far; i++ {
+				if i == at || cells[i].start >= 0 {
+					cells[i].score = u.round(cells[i].score - here)
+				}
+			}
+			here = 0
+		}
 		whole := false
 		node := int32(0)
 		for i := at; i < n; i++ {
@@ -209,13 +222,11 @@ func (u *Unigram) viterbi(dst []int32, s *scratch, text []byte) []int32 {
 			}
 			node = next
 			if id := nodes[node].value; id >= 0 {
-				score := here + u.scores[id]
-				if u.single {
-					score = float64(float32(score))
-				}
+				score := u.round(here + u.scores[id])
 				if c := &cells[i+1]; c.start < 0 || score > c.score {
 					*c = cell{score, int32(at), id}
 				}
+				far = max(far, i+1)
 				whole = whole || i+1-at == width
 			}
 		}
@@ -223,6 +234,7 @@ func (u *Unigram) viterbi(dst []int32, s *scratch, text []byte) []int32 {
 			if c, score := &cells[at+width], u.round(here+u.unkScore); c.start < 0 || score > c.score {
 				*c = cell{score, int32(at), u.unk}
 			}
+			far = max(far, at+width)
 		}
 		at += width
 	}
@@ -263,12 +275,16 @@ func (u *Unigram) appendUnknown(out []int32, text []byte) []int32 {
 
 // EncodeSingle implements Tokenizer with the model's template (T5: text </s>).
 func (u *Unigram) EncodeSingle(text string, maxLen int) Encoding {
-	return u.post.encodeSingle(u.AppendPlain(nil, text), maxLen)
+	return u.single(u.AppendPlain(nil, text), maxLen)
 }
+
+func (u *Unigram) single(ids []int32, maxLen int) Encoding { return u.post.encodeSingle(ids, maxLen) }
+
+func (u *Unigram) pair(a, b []int32, maxLen int) Encoding { return u.post.encodePair(a, b, maxLen) }
 
 // EncodePair implements Tokenizer with the model's template (T5: a </s> b </s>).
 func (u *Unigram) EncodePair(a, b string, maxLen int) Encoding {
-	return u.post.encodePair(u.AppendPlain(nil, a), u.AppendPlain(nil, b), maxLen)
+	return u.pair(u.AppendPlain(nil, a), u.AppendPlain(nil, b), maxLen)
 }
 
 // SplitSpecial implements Tokenizer.

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -182,8 +183,11 @@ func (w *WordPiece) word(dst []int32, s string) []int32 {
 
 // EncodeSingle gives [CLS] text [SEP].
 func (w *WordPiece) EncodeSingle(text string, maxLen int) Encoding {
-	ids := append(make([]int32, 0, 8+len(text)/3), w.cls)
-	ids = w.AppendPlain(ids, text)
+	return w.single(w.AppendPlain(make([]int32, 0, 8+len(text)/3), text), maxLen)
+}
+
+func (w *WordPiece) single(text []int32, maxLen int) Encoding {
+	ids := slices.Insert(text, 0, w.cls)
 	cut := 0
 	if maxLen > 0 && len(ids)+1 > maxLen {
 		keep := max(maxLen-1, 1)
@@ -196,8 +200,10 @@ func (w *WordPiece) EncodeSingle(text string, maxLen int) Encoding {
 
 // EncodePair gives [CLS] a [SEP] b [SEP] with token types 0 and 1.
 func (w *WordPiece) EncodePair(a, b string, maxLen int) Encoding {
-	ia := w.AppendPlain(nil, a)
-	ib := w.AppendPlain(nil, b)
+	return w.pair(w.AppendPlain(nil, a), w.AppendPlain(nil, b), maxLen)
+}
+
+func (w *WordPiece) pair(ia, ib []int32, maxLen int) Encoding {
 	na, nb := len(ia), len(ib)
 	if maxLen > 0 {
 		na, nb = longestFirst(na, nb, maxLen-3)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 
 	"rag2/models/exec"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	"github.com/gomlx/gomlx/pkg/core/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"golang.org/x/sync/errgroup"
 )
 
 // ErrDiverged reports a loss or a gradient that is not a finite number.
@@ -29,6 +32,15 @@ type Options struct {
 	Eps         float64 // 0 = 1e-8
 	Clip        float64 // of the global norm; 0 = none
 	Accumulate  int     // batches an update; 0 = 1
+	// Storage is how the network sees the weights: "float32" (or ""), or "bfloat16",
+	// rounded to 8 bits of mantissa on the way to the engine. The master weights, the
+	// optimiser's state and the arithmetic stay float32: on the native engine as on XLA
+	// bfloat16 halves what is copied to the device, and the weights that come out are
+	// exact in bfloat16 files up to the last update.
+	Storage string
+	// Dropout is the share of activations that Dropout drops while training.
+	Dropout float64
+	Seed    uint64 // of dropout
 }
 
 // Validate fills defaults and lists what is wrong.
@@ -49,6 +61,12 @@ func (o *Options) Validate() error {
 	}
 	if !(o.Beta1 >= 0 && o.Beta1 < 1 && o.Beta2 >= 0 && o.Beta2 < 1) {
 		errs = append(errs, fmt.Errorf("betas are %g and %g", o.Beta1, o.Beta2))
+	}
+	if o.Storage != "" && o.Storage != "float32" && o.Storage != "bfloat16" {
+		errs = append(errs, fmt.Errorf("weights stored as %q; float32 or bfloat16", o.Storage))
+	}
+	if !(o.Dropout >= 0 && o.Dropout < 1) {
+		errs = append(errs, fmt.Errorf("dropout is %g", o.Dropout))
 	}
 	if o.Steps < 1 || o.Warmup < 0 || o.Warmup >= o.Steps || o.Accumulate < 1 {
 		errs = append(errs, fmt.Errorf("%d steps, %d of warm-up, %d batches a step", o.Steps, o.Warmup, o.Accumulate))
@@ -76,6 +94,7 @@ type Param struct {
 	NoDecay bool // biases and norms
 
 	m, v, grad []float32
+	lora       *lowRank // added to Value where the network uses it
 }
 
 // Input is one int32 input of a batch.
@@ -86,7 +105,14 @@ type Input struct {
 
 // Loss writes the network and its mean loss, a scalar, on parameters by name and the
 // inputs in their order.
-type Loss func(w map[string]*graph.Node, inputs []*graph.Node) *graph.Node
+type Loss func(w map[string]*graph.Node, inputs []*graph.Node, h Hooks) *graph.Node
+
+// Hooks are what training puts into a network; see bert.Config and t5.Config. nil
+// functions change nothing.
+type Hooks struct {
+	Drop   func(x *graph.Node) *graph.Node
+	Linear func(x, w *graph.Node) *graph.Node
+}
 
 // Trainer updates parameters.
 type Trainer struct {
@@ -95,8 +121,12 @@ type Trainer struct {
 	engine backends.Backend
 	loss   Loss
 	cache  *exec.Cache[string]
-	step   int // updates done
-	held   int // batches accumulated
+	step   int     // updates done
+	batch  int     // batches done
+	held   int     // batches accumulated
+	norm   float64 // of the last update's gradient, before clipping
+
+	kept map[*Param]backends.Buffer // frozen parameters on the engine
 }
 
 // New makes a trainer; params are updated in place.
@@ -116,39 +146,60 @@ func New(e *tensor.Engine, params []*Param, loss Loss, o Options) (*Trainer, err
 			p.m, p.v, p.grad = make([]float32, n), make([]float32, n), make([]float32, n)
 		}
 	}
-	return &Trainer{Params: params, o: o, engine: e.Backend(), loss: loss, cache: exec.NewCache[string](16)}, nil
+	return &Trainer{Params: params, o: o, engine: e.Backend(), loss: loss, cache: exec.NewCache[string](16), kept: map[*Param]backends.Buffer{}}, nil
 }
 
-// Close frees the compiled graphs.
-func (t *Trainer) Close() { t.cache.Close() }
+// Close frees the compiled graphs and what is on the engine.
+func (t *Trainer) Close() {
+	t.cache.Close()
+	for _, b := range t.kept {
+		_ = t.engine.BufferFinalize(b)
+	}
+	clear(t.kept)
+}
 
 // Step is the number of updates done.
 func (t *Trainer) Step() int { return t.step }
 
-// Gradients computes the loss of a batch and the gradients of the parameters that are
-// not frozen, in their order.
-func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, err error) {
-	key := ""
+// free lists the parameters that are trained.
+func (t *Trainer) free() []*Param {
+	return slices.DeleteFunc(slices.Clone(t.Params), func(p *Param) bool { return p.Frozen })
+}
+
+// run compiles build for the shapes of the inputs, unless it was, and runs it on the
+// parameters as they are. what tells graphs apart.
+func (t *Trainer) run(what string, inputs []Input, build func(w map[string]*graph.Node, free, ins []*graph.Node, h Hooks) []*graph.Node, use func([]backends.Buffer) error) error {
+	key := what
 	for _, in := range inputs {
 		key += fmt.Sprint(in.Dims)
 	}
-	err = t.cache.Do(key, func() (*exec.Program, error) {
+	stored := dtypes.Float32
+	if t.o.Storage == "bfloat16" {
+		stored = dtypes.BFloat16
+	}
+	return t.cache.Do(key, func() (*exec.Program, error) {
 		return exec.Compile(t.engine, "train "+key, func(g *graph.Graph) []*graph.Node {
 			w := map[string]*graph.Node{}
 			var free []*graph.Node
 			for _, p := range t.Params {
-				n := graph.Parameter(g, p.Name, shapes.Make(dtypes.Float32, p.Dims...))
+				n := graph.Parameter(g, p.Name, shapes.Make(stored, p.Dims...))
+				if stored != dtypes.Float32 {
+					n = graph.ConvertDType(n, dtypes.Float32)
+				}
 				w[p.Name] = n
 				if !p.Frozen {
 					free = append(free, n)
 				}
 			}
+			var h Hooks
+			if low := lowRanks(t.Params, w); len(low) > 0 {
+				h.Linear = low.linear
+			}
 			var ins []*graph.Node
 			for i, in := range inputs {
 				ins = append(ins, graph.Parameter(g, fmt.Sprintf("input%d", i), shapes.Make(dtypes.Int32, in.Dims...)))
 			}
-			l := t.loss(w, ins)
-			return append([]*graph.Node{l}, graph.Gradient(l, free...)...)
+			return build(w, free, ins, h)
 		})
 	}, func(p *exec.Program) error {
 		var in []backends.Buffer
@@ -164,36 +215,74 @@ func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, er
 			}
 			return err
 		}
+		var all []backends.Buffer
 		for _, p := range t.Params {
-			if err := up(p.Value, shapes.Make(dtypes.Float32, p.Dims...)); err != nil {
+			if b := t.kept[p]; b != nil {
+				all = append(all, b)
+				continue
+			}
+			var flat any = p.Value
+			if stored != dtypes.Float32 {
+				flat = toBF16(p.Value)
+			}
+			if err := up(flat, shapes.Make(stored, p.Dims...)); err != nil {
 				return err
+			}
+			all = append(all, in[len(in)-1])
+			if p.Frozen {
+				t.kept[p] = in[len(in)-1]
+				in = in[:len(in)-1]
 			}
 		}
 		for _, x := range inputs {
 			if err := up(x.Flat, shapes.Make(dtypes.Int32, x.Dims...)); err != nil {
 				return err
 			}
+			all = append(all, in[len(in)-1])
 		}
-		res, err := p.Run(in, nil)
+		res, err := p.Run(all, nil)
 		if err != nil {
 			return err
 		}
+		return use(res)
+	})
+}
+
+// toBF16 rounds to the nearest, ties to even.
+func toBF16(v []float32) []bfloat16.BFloat16 {
+	out := make([]bfloat16.BFloat16, len(v))
+	for i, x := range v {
+		out[i] = bfloat16.FromBits(uint16(roundBF16(x) >> 16))
+	}
+	return out
+}
+
+// Gradients computes the loss of a batch and the gradients of the parameters that are
+// not frozen, in their order.
+func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, err error) {
+	given := inputs
+	if t.o.Dropout > 0 {
+		// Every batch has masks of its own, which a resumed run draws again.
+		given = append(slices.Clone(inputs), Input{[]int32{int32(t.o.Seed), int32(t.o.Seed >> 32), int32(t.batch)}, []int{3}})
+	}
+	err = t.run("loss", given, func(w map[string]*graph.Node, free, ins []*graph.Node, h Hooks) []*graph.Node {
+		if t.o.Dropout > 0 {
+			h.Drop = dropper(ins[len(ins)-1], t.o.Dropout)
+		}
+		l := t.loss(w, ins[:len(inputs)], h)
+		return append([]*graph.Node{l}, graph.Gradient(l, free...)...)
+	}, func(res []backends.Buffer) error {
 		v, err := exec.Fetch[float32](t.engine, res[0], 1)
 		if err != nil {
 			return err
 		}
 		loss = float64(v[0])
-		k := 1
-		for _, p := range t.Params {
-			if p.Frozen {
-				continue
-			}
-			g, err := exec.Fetch[float32](t.engine, res[k], len(p.Value))
+		for i, p := range t.free() {
+			g, err := exec.Fetch[float32](t.engine, res[i+1], len(p.Value))
 			if err != nil {
 				return err
 			}
 			grads = append(grads, g)
-			k++
 		}
 		return nil
 	})
@@ -203,6 +292,18 @@ func (t *Trainer) Gradients(inputs []Input) (loss float64, grads [][]float32, er
 	return loss, grads, err
 }
 
+// Evaluate runs a network on the parameters as they are, without dropout; n is the size
+// of its float32 result. what names the network: one name, one network.
+func (t *Trainer) Evaluate(what string, inputs []Input, n int, build Loss) (out []float32, err error) {
+	err = t.run("eval "+what, inputs, func(w map[string]*graph.Node, _, ins []*graph.Node, h Hooks) []*graph.Node {
+		return []*graph.Node{build(w, ins, h)}
+	}, func(res []backends.Buffer) (err error) {
+		out, err = exec.Fetch[float32](t.engine, res[0], n)
+		return err
+	})
+	return out, err
+}
+
 // Batch adds a batch's gradients and updates the parameters after every
 // Options.Accumulate batches. It returns the batch's loss before the update.
 func (t *Trainer) Batch(inputs []Input) (float64, error) {
@@ -210,18 +311,20 @@ func (t *Trainer) Batch(inputs []Input) (float64, error) {
 	if err != nil {
 		return loss, err
 	}
-	free := slices.DeleteFunc(slices.Clone(t.Params), func(p *Param) bool { return p.Frozen })
+	free := t.free()
 	for i, p := range free {
 		for j, g := range grads[i] {
 			p.grad[j] += g
 		}
 	}
+	t.batch++
 	if t.held++; t.held < t.o.Accumulate {
 		return loss, nil
 	}
 	return loss, t.update(free)
 }
 
+// update is one step of AdamW, in torch's order of operations.
 func (t *Trainer) update(free []*Param) error {
 	scale := 1 / float64(t.held)
 	sum := 0.0
@@ -230,32 +333,47 @@ func (t *Trainer) update(free []*Param) error {
 			sum += float64(g) * float64(g)
 		}
 	}
-	norm := math.Sqrt(sum) * scale
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		return fmt.Errorf("%w: the gradient's norm is %v at step %d", ErrDiverged, norm, t.step)
+	t.norm = math.Sqrt(sum) * scale
+	if math.IsNaN(t.norm) || math.IsInf(t.norm, 0) {
+		return fmt.Errorf("%w: the gradient's norm is %v at step %d", ErrDiverged, t.norm, t.step)
 	}
-	if t.o.Clip > 0 && norm > t.o.Clip {
-		scale *= t.o.Clip / (norm + 1e-6)
+	if t.o.Clip > 0 && t.norm > t.o.Clip {
+		scale *= t.o.Clip / (t.norm + 1e-6)
 	}
 	lr := t.o.rate(t.step)
 	t.step++
 	t.held = 0
-	b1, b2 := t.o.Beta1, t.o.Beta2
-	c1 := 1 - math.Pow(b1, float64(t.step))
-	c2 := math.Sqrt(1 - math.Pow(b2, float64(t.step)))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range free {
-		decay := float32(1)
-		if !p.NoDecay {
-			decay = float32(1 - lr*t.o.WeightDecay)
-		}
-		for i := range p.Value {
-			g := float64(p.grad[i]) * scale
-			p.grad[i] = 0
-			m := b1*float64(p.m[i]) + (1-b1)*g
-			v := b2*float64(p.v[i]) + (1-b2)*g*g
-			p.m[i], p.v[i] = float32(m), float32(v)
-			p.Value[i] = p.Value[i]*decay - float32(lr/c1*m/(math.Sqrt(v)/c2+t.o.Eps))
+		for at := 0; at < len(p.Value); at += updateChunk {
+			g.Go(func() error {
+				p.adam(&t.o, at, min(at+updateChunk, len(p.Value)), scale, lr, t.step)
+				return nil
+			})
 		}
 	}
-	return nil
+	return g.Wait()
+}
+
+// updateChunk is the number of elements that one goroutine updates at a time.
+const updateChunk = 1 << 16
+
+// adam updates elements from … to.
+func (p *Param) adam(o *Options, from, to int, scale, lr float64, step int) {
+	b1, b2 := o.Beta1, o.Beta2
+	c1 := 1 - math.Pow(b1, float64(step))
+	c2 := math.Sqrt(1 - math.Pow(b2, float64(step)))
+	decay := float32(1)
+	if !p.NoDecay {
+		decay = float32(1 - lr*o.WeightDecay)
+	}
+	for i := from; i < to; i++ {
+		g := float64(p.grad[i]) * scale
+		p.grad[i] = 0
+		m := b1*float64(p.m[i]) + (1-b1)*g
+		v := b2*float64(p.v[i]) + (1-b2)*g*g
+		p.m[i], p.v[i] = float32(m), float32(v)
+		p.Value[i] = p.Value[i]*decay - float32(lr/c1*m/(math.Sqrt(v)/c2+o.Eps))
+	}
 }

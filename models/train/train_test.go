@@ -38,7 +38,7 @@ func engines(t *testing.T) map[string]*tensor.Engine {
 	return out
 }
 
-func load(t *testing.T) (golden, func() *CrossEncoder) {
+func load(t *testing.T) (golden, func() *BERT) {
 	t.Helper()
 	b, err := os.ReadFile(testdata + "golden.json")
 	if err != nil {
@@ -48,13 +48,13 @@ func load(t *testing.T) (golden, func() *CrossEncoder) {
 	if err := json.Unmarshal(b, &g); err != nil {
 		t.Fatal(err)
 	}
-	return g, func() *CrossEncoder {
+	return g, func() *BERT {
 		c, err := bert.ReadConfig(testdata + "tiny")
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &CrossEncoder{Config: c, dir: testdata + "tiny"}
-		if err := x.read(testdata+"tiny", false, 0, 0); err != nil {
+		x := &BERT{Config: c, dir: testdata + "tiny"}
+		if err := x.read(BERTOptions{Labels: 1}); err != nil {
 			t.Fatal(err)
 		}
 		return x
@@ -142,8 +142,8 @@ func TestLossCurveFollowsTorch(t *testing.T) {
 		}
 		t.Logf("%s: largest relative difference of a loss %.2g, last loss %g", name, worst, g.Loss[len(g.Loss)-1])
 		dir := t.TempDir()
-		for _, half := range []bool{false, true} {
-			if err := x.Save(dir, half); err != nil {
+		for _, dtype := range []string{F32, F16, BF16} {
+			if err := x.Save(dir, dtype, nil); err != nil {
 				t.Fatal(err)
 			}
 			m, err := bert.Open(e, dir, bert.Classifier)
@@ -213,7 +213,7 @@ func TestOptionsAndSchedule(t *testing.T) {
 			t.Errorf("step %d: %g, want %g", i, got, want)
 		}
 	}
-	if WriteSafetensors(t.TempDir()+"/x", []Tensor{{"a", []int{1}, []float32{1e6}}}, true) == nil {
+	if WriteSafetensors(t.TempDir()+"/x", []Tensor{{"a", []int{1}, []float32{1e6}}}, F16, nil) == nil {
 		t.Error("1e6 passes as float16")
 	}
 }

@@ -24,6 +24,7 @@ const partRows = 2048
 type IndexOptions struct {
 	EncoderName string
 	Graph       hnsw.BuildOptions
+	Vectors     string // folder of finished vectors (see Embed) instead of encoding; "" = encode
 	// Progress reports a step ("encode", "graph") and how far it is.
 	Progress func(step string, done, total int)
 }
@@ -40,6 +41,7 @@ type part struct {
 	path      string
 	Rows      int `json:"rows"`
 	Truncated int `json:"truncated"`
+	Tokens    int `json:"tokens"`
 }
 
 // BuildIndex encodes a corpus's passages and builds its graph. Vectors are saved in
@@ -70,24 +72,22 @@ func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encode
 	if s.ID() != m.StoreID {
 		return nil, fmt.Errorf("%w: %s holds store %s, the manifest names %s; add the corpus again", home.ErrStale, dir, s.ID(), m.StoreID)
 	}
-	folder := filepath.Join(dir, "parts-"+enc.Fingerprint())
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, err
-	}
 	info := &home.IndexInfo{StoreID: s.ID(), Encoder: enc.Fingerprint(), EncoderName: o.EncoderName, Dim: enc.Dim(), Rows: s.Len()}
 	var parts []part
-	progress := o.progress("encode")
-	for from := 0; from < s.Len(); from += partRows {
-		p := part{path: filepath.Join(folder, fmt.Sprintf("%08d", from/partRows)), Rows: min(partRows, s.Len()-from)}
-		if !p.done(enc.Dim()) {
-			if err := p.encode(ctx, s, enc, from, progress); err != nil {
-				return nil, err
-			}
+	dtype := "<f4"
+	if o.Vectors != "" {
+		var v *Vectors
+		if parts, v, err = chunksFor(o.Vectors, s.ID(), enc.Fingerprint(), enc.Dim()); err != nil {
+			return nil, err
 		}
-		info.Truncated += p.Truncated
-		parts = append(parts, p)
+		dtype = v.npyType()
+	} else if parts, err = encodeParts(ctx, s, enc, filepath.Join(dir, "parts-"+enc.Fingerprint()), o.progress("encode")); err != nil {
+		return nil, err
 	}
-	if err := join(parts, filepath.Join(dir, "vectors.npy"), enc.Dim()); err != nil {
+	for _, p := range parts {
+		info.Truncated += p.Truncated
+	}
+	if err := join(parts, filepath.Join(dir, "vectors.npy"), enc.Dim(), dtype); err != nil {
 		return nil, err
 	}
 	if err := buildGraph(ctx, dir, o); err != nil {
@@ -108,6 +108,23 @@ func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encode
 		}
 	}
 	return m, nil
+}
+
+// encodeParts encodes a whole store in parts that stay in folder.
+func encodeParts(ctx context.Context, s *store.Store, enc models.Encoder, folder string, progress func(done, total int)) (parts []part, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	for from := 0; from < s.Len(); from += partRows {
+		p := part{path: filepath.Join(folder, fmt.Sprintf("%08d", from/partRows)), Rows: min(partRows, s.Len()-from)}
+		if !p.done(enc.Dim()) {
+			if err := p.encode(ctx, s, enc, from, progress); err != nil {
+				return nil, err
+			}
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
 }
 
 // BuildGraph builds the graph of a corpus anew from the vectors that it has.
@@ -152,7 +169,7 @@ func (p *part) done(dim int) bool {
 		return false
 	}
 	defer a.Close()
-	p.Truncated = old.Truncated
+	p.Truncated, p.Tokens = old.Truncated, old.Tokens
 	return a.Rows() == p.Rows && a.Cols() == dim
 }
 
@@ -163,7 +180,7 @@ func (p *part) encode(ctx context.Context, s *store.Store, enc models.Encoder, f
 		return err
 	}
 	defer w.Abort()
-	const batch = 256
+	const batch = 512 // sorted by length together
 	for at := from; at < from+p.Rows; at += batch {
 		var arts []models.Article
 		for i := at; i < min(at+batch, from+p.Rows); i++ {
@@ -177,7 +194,7 @@ func (p *part) encode(ctx context.Context, s *store.Store, enc models.Encoder, f
 		if err != nil {
 			return fmt.Errorf("passages %d to %d: %w", at, at+len(arts)-1, err)
 		}
-		p.Truncated += rep.Truncated
+		p.Truncated, p.Tokens = p.Truncated+rep.Truncated, p.Tokens+rep.Tokens
 		for _, v := range vecs {
 			if err := w.WriteRow(v); err != nil {
 				return err
@@ -190,6 +207,11 @@ func (p *part) encode(ctx context.Context, s *store.Store, enc models.Encoder, f
 	if err := w.Commit(); err != nil {
 		return err
 	}
+	return p.finish()
+}
+
+// finish writes the description that makes a part count.
+func (p *part) finish() error {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -198,8 +220,8 @@ func (p *part) encode(ctx context.Context, s *store.Store, enc models.Encoder, f
 }
 
 // join writes the parts' rows as one array.
-func join(parts []part, path string, dim int) error {
-	w, err := npy.NewWriter(path, dim, "<f4")
+func join(parts []part, path string, dim int, dtype string) error {
+	w, err := npy.NewWriter(path, dim, dtype)
 	if err != nil {
 		return err
 	}

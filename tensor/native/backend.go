@@ -31,6 +31,7 @@ var errFinalized = errors.New("native: used after it was finalized")
 type Backend struct {
 	pool      *pool
 	int8      bool
+	panelMem  panelMemory
 	finalized atomic.Bool
 
 	mu        sync.Mutex
@@ -160,7 +161,7 @@ func (b *Backend) takeArena(n int) []uint64 {
 	}
 	b.mu.Unlock()
 	if len(a) < n || a == nil {
-		a = make([]uint64, max(n, 8))
+		a = hugeWords(max(n, 8))
 	}
 	return a
 }

@@ -395,6 +395,8 @@ func (c *compiler) indexing(n *node) error {
 		f = dynamicSliceFunc(x.Dimensions, n.shape.Dimensions, ix(1), size)
 	case backends.OpTypeDynamicUpdateSlice:
 		f = dynamicUpdateFunc(x.Dimensions, n.in[1].shape.Dimensions, ix(2), size)
+	case backends.OpTypeRNGBitGenerator:
+		f = rngFunc(n.attr)
 	case backends.OpTypeArgMinMax:
 		a := n.attr.(argAttr)
 		f, err = argFunc(x.DType, n.shape.DType, a.min, product(x.Dimensions[:a.axis]), x.Dimensions[a.axis], product(x.Dimensions[a.axis+1:]))

@@ -249,21 +249,6 @@ func (s *dotStep) run(x *execution) {
 	x.panels, x.blocks, x.int8 = nil, nil, nil
 }
 
-// prepareBlocks sums the rows of A when they are few enough for MatVec.
-func (s *dotStep) prepareBlocks(x *execution) {
-	if s.m > 2 || s.a.col != 1 {
-		return
-	}
-	per := s.k / simd.BlockColumns
-	if len(x.sums) < s.m*per {
-		x.sums = make([]float32, s.m*per)
-	}
-	a := s.from(x, &s.a, 0)
-	for r := range s.m {
-		simd.BlockSums(x.sums[r*per:], a[r*s.a.row:r*s.a.row+s.k])
-	}
-}
-
 // packJob packs B of all batches.
 type packJob dotStep
 
@@ -420,7 +405,7 @@ func (b *Buffer) panels(x *execution, s *dotStep) []float32 {
 		b.mu.Lock()
 	}
 	src := unsafe.Slice((*float32)(unsafe.Add(b.base(), 4*s.b.off)), b.bytes/4-s.b.off)
-	dst := make([]float32, simd.PackedLen(s.k, s.n))
+	dst := b.backend.panelMem.floats(simd.PackedLen(s.k, s.n))
 	simd.Pack(dst, src, s.k, s.n, s.b.row, s.b.col, 0, panels)
 	if b.packs == nil {
 		b.packs = map[packKey][]float32{}

@@ -45,7 +45,8 @@ type execution struct {
 	job     jobRef
 	panels  []float32         // of the weight of the step that runs
 	blocks  *blocks           // or its blocks
-	sums    []float32         // of A's rows by blocks of columns
+	rows16  simd.Rows16       // A in 16 bits
+	of16    rowsOfA
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
 	rowsOf  rowsOfA
@@ -204,7 +205,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
 		}
 	}()
-	x.rowsOf = rowsOfA{}
+	x.rowsOf, x.of16 = rowsOfA{}, rowsOfA{}
 	for _, s := range e.steps {
 		s.run(x)
 	}

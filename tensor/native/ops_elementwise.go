@@ -181,6 +181,6 @@ func supportedOps() []backends.OpType {
 		backends.OpTypeRem, backends.OpTypeSub, backends.OpTypeReduceSum, backends.OpTypeReduceProduct, backends.OpTypeReduceMax,
 		backends.OpTypeReduceMin, backends.OpTypeReduceLogicalAnd, backends.OpTypeReduceLogicalOr, backends.OpTypeArgMinMax,
 		backends.OpTypeGather, backends.OpTypeScatterSum, backends.OpTypeScatterMax, backends.OpTypeScatterMin, backends.OpTypePad,
-		backends.OpTypeDynamicSlice, backends.OpTypeDynamicUpdateSlice,
+		backends.OpTypeDynamicSlice, backends.OpTypeDynamicUpdateSlice, backends.OpTypeRNGBitGenerator,
 	}
 }

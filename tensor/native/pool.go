@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"rag2/tensor/simd"
 )
@@ -37,8 +38,10 @@ type pool struct {
 
 type failure struct{ value any }
 
-// spins is how often a worker looks for work before it parks: some 50 µs.
-const spins = 2000
+// spinFor is how long a worker looks for work before it parks. A pause takes 40 to 400
+// ns, by processor, so that the time is measured: spinning longer than a forward
+// pass's gaps takes the core from whoever could use it.
+const spinFor = 80 * time.Microsecond
 
 func newPool(threads int) *pool {
 	return &pool{n: max(1, threads), wake: make(chan struct{}, threads)}
@@ -124,7 +127,8 @@ func (p *pool) worker(w int) {
 	defer p.done.Done()
 	seen := uint32(0)
 	for {
-		for i := 0; ; i++ {
+		idle := time.Now()
+		for {
 			if p.quit.Load() {
 				return
 			}
@@ -135,10 +139,10 @@ func (p *pool) worker(w int) {
 					seen = g
 				}
 				p.active.Add(-1)
-				i = 0
+				idle = time.Now()
 				continue
 			}
-			if i > spins {
+			if time.Since(idle) > spinFor {
 				break
 			}
 			pause()

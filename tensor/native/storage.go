@@ -148,36 +148,12 @@ func rowGather(a gatherAttr, table, indices, out shapes.Shape) bool {
 		a.sizes[1] == table.Dimensions[1] && len(a.offset) == 1 && a.offset[0] == out.Rank()-1 && a.vector == indices.Rank()-1 && out.Size() > 0
 }
 
-// blockTask computes rows of C for panels p0 … p1 from a weight in blocks.
-func (s *dotStep) blockTask(x *execution, w *workerState, q *blocks, c []float32, cRow, m0, m1, p0, p1 int) {
-	a := s.from(x, &s.a, 0)
-	if m1-m0 <= 2 && s.a.col == 1 {
-		var y [simd.PanelWidth]float32
-		for r := m0; r < m1; r++ {
-			row := a[r*s.a.row : r*s.a.row+s.k]
-			sums := x.sums[r*(s.k/simd.BlockColumns):]
-			for p := p0; p < p1; p++ {
-				simd.MatVec(q.format, &y, row, sums, q.panel(p))
-				copy(c[(r-m0)*cRow+(p-p0)*simd.PanelWidth:][:min(simd.PanelWidth, s.n-p*simd.PanelWidth)], y[:])
-			}
-		}
-		return
-	}
-	wide := w.scratch[:s.k*simd.PanelWidth]
-	for p := p0; p < p1; p++ {
-		simd.Expand(q.format, wide, q.panel(p), 0, s.k)
-		n := min(simd.PanelWidth, s.n-p*simd.PanelWidth)
-		g := simd.Gemm{M: m1 - m0, N: n, K: s.k, A: a[m0*s.a.row:], ARow: s.a.row, AK: s.a.col, B: wide, C: c[(p-p0)*simd.PanelWidth:], CRow: cRow}
-		g.Run(0, g.M, 0, 1)
-	}
-}
-
 // quantized computes rows m0 … m1 and panels p0 … p1 into c when the weight is in
 // blocks or integers.
 func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0, m1, p0, p1 int) bool {
 	switch {
 	case x.blocks != nil:
-		s.blockTask(x, w, x.blocks, c, cRow, m0, m1, p0, p1)
+		s.blockTask(x, w, c, cRow, m0, m1, p0, p1)
 	case x.int8 != nil:
 		x.int8.Run(&x.rows, c, cRow, m0, m1, p0, p1)
 	default:

@@ -10,13 +10,14 @@ import (
 // BlockFormat is a storage of weight matrices [n,k] in panels of 16 rows, which are
 // sequences of blocks of 32 columns:
 //
-//	Block4  16 half scales | 16 half minima | 16 × 16 bytes   320 bytes
-//	Block8  16 half scales | 32 × 16 bytes                    544 bytes
+//	Block4  16 half scales | 16 half minima | 4 × 16 words of 32 bits   320 bytes
+//	Block8  16 half scales | 8 × 16 words of 32 bits                    544 bytes
 //
-// Byte 16·j+r of Block4's last part holds columns j (low nibble) and j+16 (high) of
-// row r; an element is scale·nibble + minimum. Byte 16·j+r of Block8's holds column
-// j of row r, signed; an element is scale·byte. The values are exactly those of the
-// GGUF blocks that ImportBlocks reads.
+// Word r of Block4's group g holds eight columns of row r: nibble i column 8g+2i, and
+// nibble i+4 column 8g+2i+1, so that a shift and a mask give pairs of neighbours as
+// 16-bit integers; an element is scale·nibble + minimum. Word r of Block8's group g
+// holds columns 4g, 4g+2, 4g+1, 4g+3, signed; an element is scale·byte. The values are
+// exactly those of the GGUF blocks that ImportBlocks reads.
 type BlockFormat uint8
 
 const (
@@ -65,7 +66,7 @@ func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte
 			switch ggufType {
 			case "Q8_0":
 				for j, q := range src[2:] {
-					dst[32+16*j+lane] = q
+					dst[at8(j, lane)] = q
 				}
 				continue
 			case "Q4_0": // d·(q−8) = d·q + (−8·d), exact in half precision unless it overflows
@@ -80,43 +81,28 @@ func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte
 				copy(dst[32+2*lane:34+2*lane], src[2:])
 				src = src[4:]
 			}
-			for j, q := range src {
-				dst[64+16*j+lane] = q
+			for j, q := range src { // columns j and j+16
+				for _, c := range [2]struct {
+					j int
+					q byte
+				}{{j, q & 15}, {j + 16, q >> 4}} {
+					at, shift := at4(c.j, lane)
+					dst[at] |= c.q << shift
+				}
 			}
 		}
 	}
 	return f, out[:panels*f.PanelBytes(k)], nil
 }
 
-// BlockSums sets sums[i] to the sum of x[32i … 32i+31]; MatVec on Block4 needs it.
-func BlockSums(sums, x []float32) {
-	for i := range len(x) / BlockColumns {
-		sums[i] = Sum(x[i*BlockColumns : (i+1)*BlockColumns])
-	}
+// at4 is where Block4 holds column j of row r: a byte and the shift of the nibble.
+func at4(j, r int) (at, shift int) {
+	i := j%8/2 + j%2*4
+	return 64 + j/8*64 + 4*r + i/2, i % 2 * 4
 }
 
-// MatVec sets dst[r] to the product of row r of a panel and x; len(x) is the number
-// of columns. panel is a slice of ImportBlocks' result.
-func MatVec(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) {
-	blocks := len(x) / BlockColumns
-	if blocks == 0 || len(panel) < blocks*f.BlockBytes() || len(sums) < blocks {
-		panic("simd: MatVec on a short panel")
-	}
-	if matVecFast(f, dst, x, sums, panel, blocks) {
-		return
-	}
-	*dst = [PanelWidth]float32{}
-	var block [BlockColumns * PanelWidth]float32
-	for b := range blocks {
-		expandGo(f, block[:], panel[b*f.BlockBytes():], 1)
-		for j := range BlockColumns {
-			v := x[b*BlockColumns+j]
-			for r := range dst {
-				dst[r] += v * block[j*PanelWidth+r]
-			}
-		}
-	}
-}
+// at8 is the byte of Block8 that holds column j of row r.
+func at8(j, r int) int { return 32 + j/4*64 + 4*r + j%4/2 + j%2*2 }
 
 // Expand writes columns c0 … c0+n of a panel as dst[n,16], the packed form of Gemm's
 // B; both are multiples of 32.
@@ -138,22 +124,22 @@ func half(b []byte) float32 { return float16.Frombits(binary.LittleEndian.Uint16
 func expandGo(f BlockFormat, dst []float32, panel []byte, blocks int) {
 	for range blocks {
 		for r := range PanelWidth {
-			d := half(panel[2*r:])
-			if f == Block8 {
-				for j := range BlockColumns {
-					dst[j*PanelWidth+r] = float32(int8(panel[32+16*j+r])) * d
-				}
-				continue
-			}
-			m := half(panel[32+2*r:])
-			for j := range 16 {
-				q := panel[64+16*j+r]
-				dst[j*PanelWidth+r] = float32(q&15)*d + m
-				dst[(j+16)*PanelWidth+r] = float32(q>>4)*d + m
+			for j := range BlockColumns {
+				dst[j*PanelWidth+r] = f.element(panel, j, r)
 			}
 		}
 		dst, panel = dst[BlockColumns*PanelWidth:], panel[f.BlockBytes():]
 	}
+}
+
+// element is column j of row r of a panel's block.
+func (f BlockFormat) element(block []byte, j, r int) float32 {
+	d := half(block[2*r:])
+	if f == Block8 {
+		return float32(int8(block[at8(j, r)])) * d
+	}
+	at, shift := at4(j, r)
+	return float32(block[at]>>shift&15)*d + half(block[32+2*r:])
 }
 
 // BlockRow writes row r of a panel, len(dst) columns.
@@ -163,14 +149,14 @@ func BlockRow(f BlockFormat, dst []float32, panel []byte, r int) {
 		d, out := half(p[2*r:]), dst[b*BlockColumns:(b+1)*BlockColumns]
 		if f == Block8 {
 			for j := range out {
-				out[j] = float32(int8(p[32+16*j+r])) * d
+				out[j] = float32(int8(p[at8(j, r)])) * d
 			}
 			continue
 		}
 		m := half(p[32+2*r:])
-		for j := range 16 {
-			q := p[64+16*j+r]
-			out[j], out[j+16] = float32(q&15)*d+m, float32(q>>4)*d+m
+		for j := range out {
+			at, shift := at4(j, r)
+			out[j] = float32(p[at]>>shift&15)*d + m
 		}
 	}
 }

@@ -2,8 +2,8 @@
 
 package simd
 
-func matVecFast(BlockFormat, *[PanelWidth]float32, []float32, []float32, []byte, int) bool {
-	return false
-}
+func blockProductFast(BlockFormat, int, *float32, int, *byte, int, *byte, int) bool { return false }
+
+func quantize16Fast([]byte, []float32) bool { return false }
 
 func expandFast(BlockFormat, []float32, []byte, int) bool { return false }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"rag2/internal/mmapfile"
@@ -79,14 +80,25 @@ func (i Info) Len() int {
 	return n
 }
 
+// Integer tells whether the type holds whole numbers, which are no weights.
+func (d DType) Integer() bool {
+	switch d {
+	case I8, I16, I32, I64, U8, Bool:
+		return true
+	}
+	return false
+}
+
 // File is an open set of weights.
 type File struct {
+	refs    atomic.Int32 // handles beside the first
 	maps    []*mmapfile.File
 	tensors map[string]Info
 	names   []string
 	meta    map[string]any
 	format  string
 	path    string
+	low     map[string]lowRank // what an adapter adds
 }
 
 // Open opens path: a .safetensors or .gguf file, told apart by their first
@@ -175,8 +187,7 @@ func (f *File) Float32(name string) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch i.DType {
-	case I8, I16, I32, I64, U8, Bool:
+	if i.DType.Integer() {
 		return nil, fmt.Errorf("%s: tensor %q holds %s: %w", f.path, name, i.DType, ErrInteger)
 	}
 	out := make([]float32, i.Len())
@@ -185,6 +196,11 @@ func (f *File) Float32(name string) ([]float32, error) {
 		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
 	}
 	f.release(i.data)
+	if l, ok := f.low[name]; ok {
+		if err := l.addTo(out); err != nil {
+			return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
+		}
+	}
 	return out, nil
 }
 
@@ -206,8 +222,25 @@ func (f *File) release(data []byte) {
 	}
 }
 
-// Close unmaps the files.
+// Release lets go of the memory that a tensor's pages take after they were read; they are read
+// again from the file when they are needed again.
+func (f *File) Release(name string) {
+	if i, ok := f.tensors[name]; ok {
+		f.release(i.data)
+	}
+}
+
+// Share is another handle on the file, to be closed like the first.
+func (f *File) Share() *File {
+	f.refs.Add(1)
+	return f
+}
+
+// Close unmaps the files when no handle is left.
 func (f *File) Close() error {
+	if f.refs.Add(-1) >= 0 {
+		return nil
+	}
 	var err error
 	for _, m := range f.maps {
 		err = errors.Join(err, m.Close())

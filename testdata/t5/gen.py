@@ -11,6 +11,8 @@ TEMPLATE = "Given the following evidence, determine whether it helps answer the 
 QUESTIONS = ["What lowers blood glucose in type 2 diabetes? A) Metformin B) Aspirin C) Warfarin D) Digoxin", "Which nerve is hurt? A) Ulnar B) Median"]
 SNIPPETS = ["Metformin lowers hepatic glucose output.", "", "The ulnar nerve runs behind the medial epicondyle. " * 3, "Naïve café ﬁne ½ 日本語 [HELPFUL?]\n\nQuestion: none"]
 
+# scale None: T5's own initialisation, under which attention is not all on one position as with weights of one
+# size (large widths then differ by 1e-2 between float32 and float64 in transformers itself).
 def make(path, gated, tied, seed, scale=0.2, **kw):
     torch.manual_seed(seed)
     c = T5Config(feed_forward_proj="gated-gelu" if gated else "relu", tie_word_embeddings=tied, decoder_start_token_id=0, **kw)
@@ -19,7 +21,9 @@ def make(path, gated, tied, seed, scale=0.2, **kw):
         m.lm_head.weight = torch.nn.Parameter(torch.empty(c.vocab_size, c.d_model))
     with torch.no_grad():
         for n, p in m.named_parameters():
-            p.copy_(torch.randn_like(p) * scale)
+            if scale: p.copy_(torch.randn_like(p) * scale)
+            elif n == "lm_head.weight": p.copy_(torch.randn_like(p) * 0.05)
+            elif "layer_norm" in n: p.copy_(torch.randn_like(p) * 0.05)
             if "layer_norm" in n: p.add_(1)
     sd = {n: p.detach().clone().contiguous() for n, p in m.state_dict().items() if "embed_tokens" not in n and (not tied or n != "lm_head.weight")}
     os.makedirs(path, exist_ok=True)

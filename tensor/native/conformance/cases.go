@@ -151,6 +151,15 @@ func Ops() []Case {
 		y := graph.Exp(in[0])
 		return nodes{in[0], y, y, graph.Reshape(y, 15), graph.TransposeAllDims(y, 1, 0), graph.ReduceSum(y, 1), graph.Scalar(in[0].Graph(), dtypes.Float32, 3)}
 	}})
+	for _, dims := range [][]int{{1}, {3, 5}, {64}} {
+		cs = append(cs, Case{Name: fmt.Sprintf("random/%v", dims), Inputs: []*tensors.Tensor{s.i32(1<<30, 3)}, Bits: true, Build: func(in nodes) nodes {
+			state := graph.ConvertDType(in[0], dtypes.Uint64)
+			state, u := graph.RandomUniform(state, shapes.Make(dtypes.Float32, dims...))
+			state, v := graph.RandomUniform(state, shapes.Make(dtypes.Float32, dims...))
+			state, w := graph.RandomIntN(state, 1000, shapes.Make(dtypes.Int32, dims...))
+			return nodes{u, v, w, graph.ConvertDType(state, dtypes.Int64)}
+		}})
+	}
 	return append(cs, dots(s)...)
 }
 

@@ -21,6 +21,7 @@ type Case struct {
 	Build  func(in []*graph.Node) []*graph.Node
 	Tol    float64 // relative to the largest magnitude of an output; 0 = 2e-6
 	NaN    bool    // XLA:CPU ignores NaN here, against its documentation
+	Bits   bool    // random bits, which are XLA's and not simplego's
 	Half   bool    // needs 16-bit floats, where simplego fails beyond recovery
 }
 
