@@ -56,7 +56,7 @@ func TestAt(t *testing.T) {
 func TestFit(t *testing.T) {
 	var p []scalePoint
 	for _, n := range []int{1000, 2000, 4000, 8000} {
-		p = append(p, scalePoint{rows: n, codes: 3 * math.Pow(float64(n), 0.5)})
+		p = append(p, scalePoint{Rows: n, Codes: 3 * math.Pow(float64(n), 0.5)})
 	}
 	a, b, w := fit(p)
 	if math.Abs(a-math.Log(3)) > 1e-9 || math.Abs(b-0.5) > 1e-9 || w(20) > 1e-6 {
