@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic avx2
 
-.PHONY: help build static demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann lint clean
+.PHONY: help build static demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann bench-ann-1m lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ SHARED_VECTORS ?= ../shared/data/vectors
 
 bench-ann: ## the vector index beside hnswlib, faiss and usearch: bench/ann.md and plots (needs PYTHON with them)
 	go run ./bench/ann -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann' -out bench
+
+bench-ann-1m: ## the same on a million vectors, and on disk under a memory limit (hours, resumable; as root): bench/ann-1m.md
+	go run ./bench/ann -million -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann1m' -out bench
 
 lint: ## gofmt, go vet, golangci-lint when installed
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

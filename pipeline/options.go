@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"rag2/pipeline/home"
 )
 
 // Query kinds: what is searched for.
@@ -42,6 +44,8 @@ type Options struct {
 	AnswerTokens    int     `json:"answer_tokens"`    // 0 = 512
 	Exact           bool    `json:"exact"`            // exact search instead of the graph
 	Ef              int     `json:"ef"`               // width of the graph search; 0 = the index's own
+	// Only says which passages may be found.
+	Only home.Filter `json:"only,omitzero"`
 }
 
 // Defaults fills what is zero. corpora is the number of corpora that are asked.
@@ -85,6 +89,9 @@ func (o Options) Defaults(corpora int) (Options, error) {
 	}
 	if !(o.Attribution <= 1) {
 		errs = append(errs, fmt.Errorf("attribution threshold %g; a cosine is at most 1", o.Attribution))
+	}
+	if f := o.Only; f.FromYear < 0 || f.ToYear < 0 || f.ToYear > 0 && f.FromYear > f.ToYear {
+		errs = append(errs, fmt.Errorf("years %d to %d", f.FromYear, f.ToYear))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, fmt.Errorf("%w: %w", ErrOptions, err)

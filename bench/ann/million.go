@@ -49,6 +49,7 @@ func million(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	c.efs = []int{100, 200, 300, 400, 600, 800, 1200} // the set is forty times as dense as the real one
 	d := dataset{name: "million", f16: vectors, queries: []querySet{{"questions", queries}}}
 	last := time.Now()
 	_, err = step(c, "build million ours 4bit", func() (contestant, error) {
