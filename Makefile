@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic avx2
 
-.PHONY: help build static demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann bench-ann-1m lint clean
+.PHONY: help build static release bench-gpu demo test test-isa test-race models xla tokenizers bench bench-peers bench-ann bench-ann-1m lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,12 @@ build: ## build bin/rag2 (with XLA where cgo is available)
 
 static: ## build bin/rag2-static: one static binary, no XLA
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/rag2-static ./cmd/rag2
+
+release: ## build what is released into dist/, with the lowest glibc it needs
+	@deploy/release.sh
+
+bench-gpu: ## compare and measure every model on a GPU (without one: small shapes on XLA:CPU): bench/gpu.json
+	@bench/gpu.sh
 
 models: ## fetch the demo's sentence encoder and LLM into the cache
 	@deploy/fetch/fetch.sh models
@@ -51,8 +57,9 @@ bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
 
 PYTHON ?= python3
-bench-peers: xla ## the encoder beside torch, onnxruntime and XLA:CPU (PYTHON has them); writes bench/RESULTS.md
+bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA:CPU and llama.cpp (PYTHON has them); writes bench/RESULTS.md, GENERATION.md
 	go run ./bench/peers -python '$(PYTHON)' -o bench/RESULTS.md
+	go run ./bench/peers -python '$(PYTHON)' -llama '$(CACHE)/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf' -o bench/GENERATION.md
 
 SHARED_VECTORS ?= ../shared/data/vectors
 

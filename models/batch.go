@@ -8,6 +8,8 @@ import (
 
 	"rag2/models/bert"
 	"rag2/models/tokenizer"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // lengthBuckets are the padded lengths that graphs are compiled for.
@@ -66,16 +68,17 @@ func plan(lengths []int, positions, budget int) []span {
 }
 
 // forward runs encodings through a network in length-sorted batches of at most
-// budget padded tokens and returns one row per encoding, in input order. The context
-// is checked between batches.
-func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budget int) ([][]float32, error) {
-	return inBatches(ctx, encs, m.Config.Positions, m.Out(), budget, m.Forward)
+// budget padded tokens and returns one row per encoding, in input order. Batches run on
+// devices 0 … devices-1 at once. The context is checked between batches.
+func forward(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, budget, devices int) ([][]float32, error) {
+	return inBatches(ctx, encs, m.Config.Positions, m.Out(), budget, devices, m.ForwardOn)
 }
 
-// inBatches is forward for any network: run takes ids and token types [batch × length]
-// and the numbers of real tokens, and returns [batch × width]. No encoding is empty.
-func inBatches(ctx context.Context, encs []tokenizer.Encoding, positions, width, budget int,
-	run func(ids, types, lens []int32, batch, length int) ([]float32, error)) ([][]float32, error) {
+// inBatches is forward for any network: run takes a device, ids and token types
+// [batch × length] and the numbers of real tokens, and returns [batch × width]. No
+// encoding is empty.
+func inBatches(ctx context.Context, encs []tokenizer.Encoding, positions, width, budget, devices int,
+	run func(device int, ids, types, lens []int32, batch, length int) ([]float32, error)) ([][]float32, error) {
 	order := make([]int, len(encs))
 	for i := range order {
 		order[i] = i
@@ -86,10 +89,7 @@ func inBatches(ctx context.Context, encs []tokenizer.Encoding, positions, width,
 		lengths[i] = len(encs[o].IDs)
 	}
 	rows := make([][]float32, len(encs))
-	for _, s := range plan(lengths, positions, budget) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	one := func(device int, s span) error {
 		ids := make([]int32, s.batch*s.length)
 		types := make([]int32, s.batch*s.length)
 		lens := make([]int32, s.batch)
@@ -102,19 +102,36 @@ func inBatches(ctx context.Context, encs []tokenizer.Encoding, positions, width,
 				lens[r] = int32(len(e.IDs))
 			}
 		}
-		out, err := run(ids, types, lens, s.batch, s.length)
+		out, err := run(device, ids, types, lens, s.batch, s.length)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for r := range s.n {
 			row := out[r*width : (r+1)*width : (r+1)*width]
 			if err := finite(row); err != nil {
-				return nil, fmt.Errorf("input %d: %w", order[s.at+r], err)
+				return fmt.Errorf("input %d: %w", order[s.at+r], err)
 			}
 			rows[order[s.at+r]] = row
 		}
+		return nil
 	}
-	return rows, nil
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(devices)
+	idle := make(chan int, devices)
+	for d := range devices {
+		idle <- d
+	}
+	for _, s := range plan(lengths, positions, budget) {
+		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			d := <-idle // one is idle: no more goroutines run than there are devices
+			defer func() { idle <- d }()
+			return one(d, s)
+		})
+	}
+	return rows, g.Wait()
 }
 
 // finite reports the first value of a row that is no number.

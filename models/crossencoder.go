@@ -58,7 +58,7 @@ func (c *BERTCrossEncoder) Score(ctx context.Context, query string, texts []stri
 	for i, s := range texts {
 		encs[i] = c.t.EncodePair(query, s, c.limit)
 	}
-	rows, err := forward(ctx, c.m, encs, defaultBatchTokens)
+	rows, err := forward(ctx, c.m, encs, defaultBatchTokens, 1)
 	if err != nil {
 		return nil, Report{}, fmt.Errorf("cross-encoder: %w", err)
 	}

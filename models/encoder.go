@@ -46,6 +46,9 @@ type EncoderSpec struct {
 	// are one text: see JoinTitle.
 	PairArticles bool
 	BatchTokens  int // padded tokens per batch; 0 = 4096
+	// Devices of the engine that batches are spread over, each with a copy of the weights;
+	// 0 = 1.
+	Devices int
 }
 
 // Validate lists everything that is wrong with the spec.
@@ -72,6 +75,9 @@ func (s EncoderSpec) Validate() error {
 	}
 	if s.BatchTokens < 0 {
 		errs = append(errs, fmt.Errorf("batches of %d tokens", s.BatchTokens))
+	}
+	if s.Devices < 0 {
+		errs = append(errs, fmt.Errorf("%d devices", s.Devices))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("encoder: %w", err)
@@ -120,6 +126,12 @@ func OpenEncoder(e *tensor.Engine, spec EncoderSpec) (*BiEncoder, error) {
 	}
 	if spec.BatchTokens == 0 {
 		spec.BatchTokens = defaultBatchTokens
+	}
+	if spec.Devices == 0 {
+		spec.Devices = 1
+	}
+	if n := e.Devices(); spec.Devices > n {
+		return nil, fmt.Errorf("encoder: %d devices, engine %s has %d", spec.Devices, e.Name(), n)
 	}
 	head, err := pooling(spec)
 	if err != nil {
@@ -264,7 +276,7 @@ func (b *BiEncoder) EncodeArticles(ctx context.Context, articles []Article) ([][
 }
 
 func (b *BiEncoder) encode(ctx context.Context, m *bert.Model, encs []tokenizer.Encoding, what string) ([][]float32, Report, error) {
-	rows, err := forward(ctx, m, encs, b.spec.BatchTokens)
+	rows, err := forward(ctx, m, encs, b.spec.BatchTokens, b.spec.Devices)
 	if err != nil {
 		return nil, Report{}, fmt.Errorf("encode %s: %w", what, err)
 	}

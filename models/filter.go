@@ -147,7 +147,7 @@ func (f *T5Filter) Judge(ctx context.Context, question string, snippets []string
 			return nil, Report{}, fmt.Errorf("filter: snippet %d: %w", i, err)
 		}
 	}
-	rows, err := inBatches(ctx, encs, FilterMaxTokens, 2, defaultBatchTokens, func(ids, _, lens []int32, batch, length int) ([]float32, error) {
+	rows, err := inBatches(ctx, encs, FilterMaxTokens, 2, defaultBatchTokens, 1, func(_ int, ids, _, lens []int32, batch, length int) ([]float32, error) {
 		return f.m.FirstStep(ids, lens, f.labels, batch, length)
 	})
 	if err != nil {

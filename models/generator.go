@@ -18,6 +18,7 @@ import (
 	"rag2/models/llama"
 	"rag2/models/tokenizer"
 	"rag2/tensor"
+	"rag2/tensor/simd"
 )
 
 // ErrContext reports a prompt that leaves no room in the model's context.
@@ -167,47 +168,64 @@ func (g *Llama) Chat(ctx context.Context, messages []Message, opt GenerateOption
 	if err != nil {
 		return c, err
 	}
-	sampler := newSampler(opt)
-	var out []int32
-	text := ""
-	for range min(opt.MaxTokens, room) {
-		id, logp := sampler.next(logits)
-		if g.stop[id] {
-			c.FinishReason = "stop"
-			break
-		}
-		out = append(out, id)
-		if opt.Logprobs {
-			c.Logprobs = append(c.Logprobs, logp)
-		}
-		full := g.tok.Decode(out)
-		cut := stopAt(full, opt.Stop)
-		if cut >= 0 {
-			full = full[:cut]
-			c.FinishReason = "stop"
-		}
-		if opt.OnToken != nil {
-			if safe := streamable(full, cut >= 0); len(safe) > len(text) {
-				opt.OnToken(safe[len(text):])
-				text = safe
-			}
-		}
-		c.Text = full
-		if cut >= 0 || len(out) >= min(opt.MaxTokens, room) {
-			break
-		}
-		if logits, err = g.session.Feed(ctx, []int32{id}); err != nil {
-			return c, err
+	d := g.decoding(c, opt, room)
+	for !d.push(logits) {
+		if logits, err = g.session.Feed(ctx, d.out[len(d.out)-1:]); err != nil {
+			return d.c, err
 		}
 	}
-	if opt.OnToken != nil && len(c.Text) > len(text) {
-		opt.OnToken(c.Text[len(text):])
+	return d.c, nil
+}
+
+// decoding is the growing answer to one prompt.
+type decoding struct {
+	g       *Llama
+	c       Completion
+	opt     GenerateOptions
+	limit   int // new tokens
+	sampler *sampler
+	out     []int32
+	told    string // to OnToken
+}
+
+func (g *Llama) decoding(c Completion, opt GenerateOptions, room int) *decoding {
+	return &decoding{g: g, c: c, opt: opt, limit: min(opt.MaxTokens, room), sampler: newSampler(opt)}
+}
+
+// push takes the logits behind the prompt and the last token, and adds a token. It
+// tells whether the answer, c, is done.
+func (d *decoding) push(logits []float32) bool {
+	done := false
+	if id, logp := d.sampler.next(logits); d.g.stop[id] {
+		d.c.FinishReason, done = "stop", true
+	} else {
+		d.out = append(d.out, id)
+		if d.opt.Logprobs {
+			d.c.Logprobs = append(d.c.Logprobs, logp)
+		}
+		done = len(d.out) >= d.limit
 	}
-	c.NewTokens = len(out)
-	for _, id := range out {
-		c.Tokens = append(c.Tokens, int(id))
+	if !done && len(d.opt.Stop) == 0 && d.opt.OnToken == nil {
+		return false
 	}
-	return c, nil
+	full := d.g.tok.Decode(d.out)
+	if cut := stopAt(full, d.opt.Stop); cut >= 0 {
+		full, d.c.FinishReason, done = full[:cut], "stop", true
+	}
+	d.c.Text = full
+	if d.opt.OnToken != nil {
+		if safe := streamable(full, done); len(safe) > len(d.told) {
+			d.opt.OnToken(safe[len(d.told):])
+			d.told = safe
+		}
+	}
+	if done {
+		d.c.NewTokens = len(d.out)
+		for _, id := range d.out {
+			d.c.Tokens = append(d.c.Tokens, int(id))
+		}
+	}
+	return done
 }
 
 // stopAt is the position of the first stop string in text, or -1.
@@ -267,12 +285,7 @@ func newSampler(opt GenerateOptions) *sampler {
 
 // next returns a token and its log-probability under the unmodified distribution.
 func (s *sampler) next(logits []float32) (int32, float64) {
-	best := 0
-	for i, v := range logits {
-		if v > logits[best] {
-			best = i
-		}
-	}
+	best := max(0, slices.Index(logits, simd.Maximum(logits)))
 	if s.opt.Temperature <= 0 {
 		if !s.opt.Logprobs {
 			return int32(best), 0

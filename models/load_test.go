@@ -81,7 +81,7 @@ func TestFullSizeShapes(t *testing.T) {
 	t.Run("t5-large", func(t *testing.T) {
 		var m *t5.Model
 		measure("T5-large", func() (err error) { m, err = t5.Open(e, filepath.Join(dir, "t5-large")); return err }, func() error {
-			_, err := inBatches(ctx, encs, 512, 2, 4096, func(ids, _, lens []int32, batch, length int) ([]float32, error) {
+			_, err := inBatches(ctx, encs, 512, 2, 4096, 1, func(_ int, ids, _, lens []int32, batch, length int) ([]float32, error) {
 				return m.FirstStep(ids, lens, []int32{3, 4}, batch, length)
 			})
 			return err
@@ -99,7 +99,7 @@ func TestFullSizeShapes(t *testing.T) {
 			return nil
 		}, func() error {
 			for _, m := range ms {
-				if _, err := forward(ctx, m, encs, 4096); err != nil {
+				if _, err := forward(ctx, m, encs, 4096, 1); err != nil {
 					return err
 				}
 			}

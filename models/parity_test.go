@@ -76,7 +76,7 @@ func TestTrueArchitectures(t *testing.T) {
 				t.Fatal(err)
 			}
 			gs := read("bert")
-			rows, err := forward(ctx, b, encodings(gs), defaultBatchTokens)
+			rows, err := forward(ctx, b, encodings(gs), defaultBatchTokens, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func TestTrueArchitectures(t *testing.T) {
 			for _, g := range gs {
 				pairs = append(pairs, tokenizer.Encoding{IDs: g.Pair, TypeIDs: g.Types})
 			}
-			if rows, err = forward(ctx, b, pairs, defaultBatchTokens); err != nil {
+			if rows, err = forward(ctx, b, pairs, defaultBatchTokens, 1); err != nil {
 				t.Fatal(err)
 			}
 			worst = 0
@@ -116,7 +116,7 @@ func TestTrueArchitectures(t *testing.T) {
 			for i := range tokens {
 				tokens[i] = int32(i)
 			}
-			rows, err := inBatches(ctx, encodings(gs), FilterMaxTokens, len(tokens), defaultBatchTokens, func(ids, _, lens []int32, batch, length int) ([]float32, error) {
+			rows, err := inBatches(ctx, encodings(gs), FilterMaxTokens, len(tokens), defaultBatchTokens, 1, func(_ int, ids, _, lens []int32, batch, length int) ([]float32, error) {
 				return m.FirstStep(ids, lens, tokens, batch, length)
 			})
 			if err != nil {

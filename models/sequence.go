@@ -3,7 +3,8 @@ package models
 import (
 	"context"
 	"fmt"
-	"slices"
+
+	"rag2/models/llama"
 )
 
 // SequenceScorer is implemented by generators that run here: they score tokens by
@@ -25,6 +26,15 @@ var _ SequenceScorer = (*Llama)(nil)
 
 // ScoreTokens implements SequenceScorer. An id outside the vocabulary is an error.
 func (g *Llama) ScoreTokens(ctx context.Context, messages []Message, ids []int) ([]float64, error) {
+	target, err := g.targets(ids)
+	if err != nil {
+		return nil, err
+	}
+	return g.scoreIDs(ctx, messages, target)
+}
+
+// targets are ids to score, checked.
+func (g *Llama) targets(ids []int) ([]int32, error) {
 	target := make([]int32, len(ids))
 	for i, id := range ids {
 		if id < 0 || id >= g.model.Config.Vocab {
@@ -32,7 +42,7 @@ func (g *Llama) ScoreTokens(ctx context.Context, messages []Message, ids []int) 
 		}
 		target[i] = int32(id)
 	}
-	return g.scoreIDs(ctx, messages, target)
+	return target, nil
 }
 
 // ScoreContinuation implements TokenScorer.
@@ -57,28 +67,32 @@ func (g *Llama) scoreIDs(ctx context.Context, messages []Message, target []int32
 	if len(target) == 0 {
 		return nil, fmt.Errorf("score: the continuation is empty")
 	}
-	all := append(slices.Clone(ids), target...)
-	if len(all) > g.context {
-		return nil, fmt.Errorf("%w: %d tokens of %d", ErrContext, len(all), g.context)
+	if n := len(ids) + len(target); n > g.context {
+		return nil, fmt.Errorf("%w: %d tokens of %d", ErrContext, n, g.context)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Everything before the prompt's last token only fills the cache.
-	n := g.session.Reuse(ids)
-	if len(ids)-1 > n {
-		if _, err := g.session.Feed(ctx, ids[n:len(ids)-1]); err != nil {
+	return scoreBehind(ctx, g.session, ids[g.session.Reuse(ids):], target)
+}
+
+// scoreBehind feeds a prompt, whose tokens but the last only fill the cache, and
+// gives log P of target behind it.
+func scoreBehind(ctx context.Context, s *llama.Session, prompt, target []int32) ([]float64, error) {
+	last := len(prompt) - 1
+	if last > 0 {
+		if _, err := s.Feed(ctx, prompt[:last]); err != nil {
 			return nil, err
 		}
 	}
-	logp, err := g.session.Score(ctx, all[len(ids)-1:len(all)-1], target)
+	logp, err := s.Score(ctx, append([]int32{prompt[last]}, target[:len(target)-1]...), target)
 	if err != nil {
 		return nil, err
 	}
-	lp := make([]float64, len(target))
-	for i := range target {
-		lp[i] = float64(logp[i])
+	out := make([]float64, len(logp))
+	for i, v := range logp {
+		out[i] = float64(v)
 	}
-	return lp, nil
+	return out, nil
 }
 
 // DecodeTokens implements SequenceScorer.

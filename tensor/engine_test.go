@@ -252,6 +252,8 @@ func TestMemory(t *testing.T) {
 	write("memory.max", "1048576\n")
 	write("memory.current", "1000000\n")
 	check(1<<20, 48576)
+	write("memory.stat", "anon 1\ninactive_file 300000\nactive_file 100000\n")
+	check(1<<20, 448576)
 	if total, _ := hostMemory(filepath.Join(d, "none"), d); total != 0 {
 		t.Error(total)
 	}

@@ -131,6 +131,16 @@ func hostMemory(meminfo, cgroup string) (total, free int64) {
 	if limit := number("memory.max"); limit > 0 && limit < total {
 		total = limit
 		if used := number("memory.current"); used >= 0 {
+			// Pages of files count as used and are given back when they are needed.
+			if stat, err := os.ReadFile(cgroup + "/memory.stat"); err == nil {
+				for line := range strings.Lines(string(stat)) {
+					f := strings.Fields(line)
+					if len(f) == 2 && (f[0] == "active_file" || f[0] == "inactive_file") {
+						n, _ := strconv.ParseInt(f[1], 10, 64)
+						used -= max(0, min(n, used))
+					}
+				}
+			}
 			free = min(free, max(0, limit-used))
 		}
 	}

@@ -25,6 +25,7 @@ type app struct {
 	models string
 	engine string
 	plugin string
+	memory float64
 	json   bool
 }
 
@@ -64,6 +65,7 @@ func (a *app) flags(root *cobra.Command) {
 	f.StringVar(&a.models, "models-dir", defaultModels(), "directory of models")
 	f.StringVar(&a.engine, "engine", "auto", "auto, "+strings.Join(tensor.Known(), ", ")+"; the xla engines compute in bfloat16 with :bf16 behind them")
 	f.StringVar(&a.plugin, "pjrt-plugin", "", "PJRT plugin file of the xla engines (default: searched for)")
+	f.Float64Var(&a.memory, "gpu-memory-fraction", 0, "share of the GPU's memory to reserve at the start and never exceed (default: take what is needed)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 }
 
@@ -153,7 +155,7 @@ func (a *app) readConfig(c *cobra.Command) (map[string]any, error) {
 
 // open opens the chosen engine and says what it fell back from.
 func (a *app) open() (*tensor.Engine, error) {
-	e, err := tensor.Open(a.engine, tensor.Options{Plugin: a.plugin, Home: a.home})
+	e, err := tensor.Open(a.engine, tensor.Options{Plugin: a.plugin, Home: a.home, MemoryFraction: a.memory})
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,9 @@ func (a *app) diagnose(c *cobra.Command) []check {
 			e.Close()
 		}
 	}
+	for _, f := range tensor.CUDA(tensor.Options{Plugin: a.plugin, Home: a.home}) {
+		out = append(out, check{f.Name, f.OK, f.Detail})
+	}
 	dir := filepath.Join(a.models, "minilm")
 	if engine != nil && isDir(dir) {
 		out = append(out, checkEncoder(c, engine, dir))

@@ -109,7 +109,7 @@ func (a *app) embedLines(c *cobra.Command, s *stack, articles bool) error {
 		Text  string `json:"text"`
 	}
 	var total models.Report
-	err := eachLine(c, embedBatch, func(first int, batch []in) error {
+	err := eachLine(c, embedBatch, func(lines []int, batch []in) error {
 		var vs [][]float32
 		var rep models.Report
 		var err error
@@ -123,14 +123,14 @@ func (a *app) embedLines(c *cobra.Command, s *stack, articles bool) error {
 			qs := make([]string, len(batch))
 			for i, x := range batch {
 				if x.Title != "" {
-					return usagef("line %d or later: a query has no title; --article embeds articles", first)
+					return usagef("line %d: a query has no title; --article embeds articles", lines[i])
 				}
 				qs[i] = x.Text
 			}
 			vs, rep, err = s.enc.EncodeQueries(c.Context(), qs)
 		}
 		if err != nil {
-			return fmt.Errorf("lines from %d: %w", first, err)
+			return fmt.Errorf("lines from %d: %w", lines[0], err)
 		}
 		total.Tokens += rep.Tokens
 		total.Truncated += rep.Truncated

@@ -31,7 +31,11 @@ func (s *stack) llmFlags(c *cobra.Command) {
 	c.Flags().IntVar(&s.llmContext, "llm-context", 0, llmContextUsage)
 }
 
-// generate prints completions.
+// generateLines is the number of prompts that are read before they are answered, several
+// at a time.
+const generateLines = 64
+
+// generate prints completions, in the order of the prompts.
 func (a *app) generate() *cobra.Command {
 	s := &stack{}
 	var opt models.GenerateOptions
@@ -44,20 +48,38 @@ func (a *app) generate() *cobra.Command {
 			if err := s.openGenerator(a); err != nil {
 				return err
 			}
-			return eachLine(c, 1, func(line int, batch []chatLine) error {
-				ms, err := batch[0].messages()
-				if err != nil {
-					return fmt.Errorf("line %d: %w", line, err)
+			g, ok := s.pipe.Generator.(models.BatchGenerator)
+			if !ok {
+				return fmt.Errorf("%s does not run here", s.pipe.Generator.Name())
+			}
+			return eachLine(c, generateLines, func(lines []int, batch []chatLine) error {
+				jobs := make([]models.BatchJob, len(batch))
+				for i, l := range batch {
+					ms, err := l.messages()
+					if err != nil {
+						return fmt.Errorf("line %d: %w", lines[i], err)
+					}
+					jobs[i] = models.BatchJob{Messages: ms, Options: opt}
 				}
-				r, err := s.pipe.Generator.Chat(c.Context(), ms, opt)
-				if err != nil {
-					return fmt.Errorf("line %d: %w", line, err)
-				}
-				o := map[string]any{"text": r.Text, "tokens": r.Tokens, "finish_reason": r.FinishReason, "prompt_tokens": r.PromptTokens, "model": r.Model}
-				if opt.Logprobs {
-					o["logprobs"] = r.Logprobs
-				}
-				return writeLine(c, o)
+				results := make([]*models.BatchResult, len(batch))
+				next := 0 // to be printed
+				return g.ChatBatch(c.Context(), jobs, 0, func(i int, r models.BatchResult) error {
+					for results[i] = &r; next < len(results) && results[next] != nil; next++ {
+						r := results[next]
+						if r.Err != nil {
+							return fmt.Errorf("line %d: %w", lines[next], r.Err)
+						}
+						x := r.Completion
+						o := map[string]any{"text": x.Text, "tokens": x.Tokens, "finish_reason": x.FinishReason, "prompt_tokens": x.PromptTokens, "model": x.Model}
+						if opt.Logprobs {
+							o["logprobs"] = x.Logprobs
+						}
+						if err := writeLine(c, o); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
 			})
 		},
 	}

@@ -12,7 +12,7 @@ var allowed = map[string][]string{
 	"tensor/weights": {},
 	"tensor/native":  {"tensor/simd", "tensor/weights", "tensor"},
 	"tensor":         {},
-	"models":         {"tensor", "tensor/weights", "tensor/native"},
+	"models":         {"tensor", "tensor/simd", "tensor/weights", "tensor/native"},
 	"hnsw":           {"tensor/simd"},
 	"corpusio":       {},
 	"pipeline":       {"models", "hnsw", "corpusio", "tensor", "tensor/native"},

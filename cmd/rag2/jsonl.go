@@ -15,18 +15,19 @@ import (
 const maxLine = 64 << 20
 
 // eachLine decodes the JSON lines of standard input in batches of at most size and
-// hands each batch to f with the number of its first line. Blank lines are skipped;
+// hands each batch to f with the numbers of its lines. Blank lines are skipped;
 // an unknown field or a damaged line is an error that names the line.
-func eachLine[T any](c *cobra.Command, size int, f func(first int, batch []T) error) error {
+func eachLine[T any](c *cobra.Command, size int, f func(lines []int, batch []T) error) error {
 	in := bufio.NewReaderSize(c.InOrStdin(), 1<<16)
 	var batch []T
-	first, line := 1, 0
+	var lines []int
+	line := 0
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := f(first, batch)
-		batch = batch[:0]
+		err := f(lines, batch)
+		batch, lines = batch[:0], lines[:0]
 		return err
 	}
 	for {
@@ -46,9 +47,7 @@ func eachLine[T any](c *cobra.Command, size int, f func(first int, batch []T) er
 			if err := dec.Decode(&v); err != nil {
 				return usageError{fmt.Errorf("standard input, line %d: %w", line, err)}
 			}
-			if len(batch) == 0 {
-				first = line
-			}
+			lines = append(lines, line)
 			if batch = append(batch, v); len(batch) == size {
 				if err := flush(); err != nil {
 					return err

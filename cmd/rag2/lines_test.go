@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -40,7 +41,20 @@ func TestLineCommands(t *testing.T) {
 	if m := lines(call(t, env, `{"query":"rare","texts":["a","b","c"]}`, "rerank", "--cross-encoder", abs(t, tiny)), 1); len(m[0]["order"].([]any)) != 3 {
 		t.Errorf("%v", m)
 	}
-	lines(call(t, env, `{"prompt":"why?"}`, "generate", "--llm", abs(t, tinyLLM), "--max-new-tokens", "3"), 1)
+	prompts := ""
+	for i := range 20 {
+		prompts += fmt.Sprintf("{\"prompt\":\"why %d %s?\"}\n\n", i, strings.Repeat("and ", i%7))
+	}
+	together := lines(call(t, env, prompts, "generate", "--llm", abs(t, tinyLLM), "--max-new-tokens", "9"), 20)
+	for i, line := range strings.Split(strings.TrimSpace(prompts), "\n\n")[:9] {
+		if one := lines(call(t, env, line, "generate", "--llm", abs(t, tinyLLM), "--max-new-tokens", "9"), 1)[0]; one["text"] != together[i]["text"] {
+			t.Errorf("line %d: %q together, %q alone", i, together[i]["text"], one["text"])
+		}
+	}
+	long := `{"prompt":"a"}` + "\n\n" + `{"prompt":"` + strings.Repeat("haemoglobin ", 4000) + `"}`
+	if r := call(t, env, long, "generate", "--llm", abs(t, tinyLLM), "--max-new-tokens", "3"); r.code == 0 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.err, "line 3:") {
+		t.Errorf("a prompt that does not fit: %+v", r)
+	}
 	m := lines(call(t, env, `{"messages":[{"role":"user","content":"why?"}],"continuation":"the patient"}`, "logprobs", "--llm", abs(t, tinyLLM)), 1)[0]
 	if p := m["perplexity"].(float64); p < 1 || math.IsInf(p, 0) || len(m["tokens"].([]any)) != len(m["logprobs"].([]any)) {
 		t.Errorf("%v", m)

@@ -25,14 +25,14 @@ func (a *app) logprobs() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("%s gives no log-probabilities of given tokens", s.pipe.Generator.Name())
 			}
-			return eachLine(c, 1, func(line int, batch []chatLine) error {
+			return eachLine(c, 1, func(lines []int, batch []chatLine) error {
 				ms, err := batch[0].messages()
 				if err != nil {
-					return fmt.Errorf("line %d: %w", line, err)
+					return fmt.Errorf("line %d: %w", lines[0], err)
 				}
 				tokens, lp, err := scorer.ScoreContinuation(c.Context(), ms, batch[0].Continuation)
 				if err != nil {
-					return fmt.Errorf("line %d: %w", line, err)
+					return fmt.Errorf("line %d: %w", lines[0], err)
 				}
 				sum := 0.0
 				for _, x := range lp {

@@ -45,7 +45,9 @@ func (a *app) modelsList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "list the known models: which are here, their size and licence",
-		Args:  usageArgs(cobra.NoArgs),
+		Long: "List the known models: which are here, their size, licence, and what their weights take in memory as float32. Models\n" +
+			"are opened in the order encoder, cross-encoder, filter, language model; one that does not fit beside those before it is refused.",
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			s, err := a.store(nil)
 			if err != nil {
@@ -56,16 +58,19 @@ func (a *app) modelsList() *cobra.Command {
 				return printJSON(all)
 			}
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tROLE\tHERE\tSIZE\tLICENCE\tNOTE")
+			fmt.Fprintln(w, "NAME\tROLE\tHERE\tSIZE\tMEMORY\tLICENCE\tNOTE")
 			for _, m := range all {
-				here, size := "no", m.Bytes
+				here, size, mem := "no", m.Bytes, ""
+				if m.Memory > 0 {
+					mem = megabytes(m.Memory)
+				}
 				if m.Dir != "" {
 					here, size = "yes", m.OnDisk
 				}
 				if len(m.Missing) > 0 {
 					here = fmt.Sprintf("incomplete: no %s", m.Missing[0])
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Role, here, megabytes(size), m.Licence, m.Note)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Role, here, megabytes(size), mem, m.Licence, m.Note)
 			}
 			return w.Flush()
 		},

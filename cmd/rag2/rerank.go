@@ -38,7 +38,7 @@ func (a *app) rerank() *cobra.Command {
 				Query string   `json:"query"`
 				Texts []string `json:"texts"`
 			}
-			return eachLine(c, 1, func(_ int, batch []in) error {
+			return eachLine(c, 1, func(_ []int, batch []in) error {
 				scores, rep, err := x.Score(c.Context(), batch[0].Query, batch[0].Texts)
 				if err != nil {
 					return err

@@ -21,6 +21,9 @@ import (
 type stack struct {
 	encoder, articles string
 	queryTokens       int
+	articleTokens     int
+	batchTokens       int
+	devices           int
 	crossEncoder      string
 	filter            string
 	llmPath           string
@@ -56,6 +59,9 @@ func (s *stack) encoderFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.encoder, "encoder", "minilm", "encoder: a model of `rag2 models list` or a directory")
 	f.StringVar(&s.articles, "article-encoder", "", "directory of the article encoder, where it is another network than the query encoder")
+	f.IntVar(&s.articleTokens, "article-max-tokens", 0, "tokens of a passage at most (default the model's, 512); part of what an index is made with")
+	f.IntVar(&s.batchTokens, "batch-tokens", 0, "tokens of a batch of the encoder, padding included (default 4096; GPUs like more)")
+	f.IntVar(&s.devices, "devices", 0, "devices that the encoder's batches are spread over (default every GPU, else one)")
 	f.IntVar(&s.queryTokens, "query-max-tokens", 512, "tokens of a query at most; the rest is cut and counted")
 }
 
@@ -137,7 +143,10 @@ func (s *stack) openEncoder(a *app) error {
 	if err != nil {
 		return err
 	}
-	spec.QueryTokens = s.queryTokens
+	if s.articleTokens > 0 {
+		spec.ArticleTokens = s.articleTokens
+	}
+	spec.QueryTokens, spec.BatchTokens, spec.Devices = s.queryTokens, s.batchTokens, s.devices
 	if s.articles != "" {
 		spec.PairArticles = true
 		if spec.ArticleDir, err = a.modelDir(s.articles); err != nil {
@@ -146,6 +155,9 @@ func (s *stack) openEncoder(a *app) error {
 	}
 	if err := s.openEngine(a); err != nil {
 		return err
+	}
+	if strings.HasPrefix(s.engine.Name(), "xla:cuda") && spec.Devices == 0 {
+		spec.Devices = s.engine.Devices()
 	}
 	e, err := models.OpenEncoder(s.engine, spec)
 	if err != nil {

@@ -31,7 +31,7 @@ func (a *app) tokenize() *cobra.Command {
 				Tokens    []string `json:"tokens,omitempty"`
 				Truncated int      `json:"truncated"`
 			}
-			return eachLine(c, 1, func(_ int, batch []in) error {
+			return eachLine(c, 1, func(_ []int, batch []in) error {
 				var e tokenizer.Encoding
 				switch x := batch[0]; {
 				case plain && x.Pair == nil:

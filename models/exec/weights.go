@@ -58,7 +58,7 @@ type blockBackend interface {
 }
 
 // blockTypes are the storage types that such engines take.
-var blockTypes = []weights.DType{weights.Q4_0, weights.Q4_1, weights.Q8_0}
+var blockTypes = []weights.DType{weights.Q4_0, weights.Q4_1, weights.Q8_0, weights.Q4_K, weights.Q6_K, weights.BF16, weights.F16}
 
 // OpenWeights checks that the tensors are in the checkpoint, with these shapes and a type
 // that holds weights, and that the device has room for them (else ErrMemory). The
@@ -81,7 +81,7 @@ func OpenWeights(e *tensor.Engine, w *weights.File, list []Tensor) (*Weights, er
 			s.DType = dtypes.BFloat16
 		}
 		n := int64(s.Memory())
-		if x.asBlocks(info, t) {
+		if x.asBlocks(w, info, t) {
 			n = int64(info.Bytes)
 		}
 		x.shapes, x.bytes, x.pending = append(x.shapes, s), append(x.bytes, n), x.pending+n
@@ -94,9 +94,9 @@ func OpenWeights(e *tensor.Engine, w *weights.File, list []Tensor) (*Weights, er
 }
 
 // asBlocks tells whether a tensor stays in its storage type on the engine.
-func (x *Weights) asBlocks(info weights.Info, t Tensor) bool {
+func (x *Weights) asBlocks(w *weights.File, info weights.Info, t Tensor) bool {
 	_, ok := x.backend.(blockBackend)
-	return ok && len(t.Dims) == 2 && slices.Contains(blockTypes, info.DType)
+	return ok && len(t.Dims) == 2 && !w.Changed(t.File) && slices.Contains(blockTypes, info.DType)
 }
 
 // Len is the number of parameters.
@@ -181,7 +181,7 @@ func (x *Weights) load(device, i int) (backends.Buffer, error) {
 	fail := func(err error) (backends.Buffer, error) {
 		return nil, fmt.Errorf("%s: tensor %q: %w", x.file.Path(), t.File, err)
 	}
-	if x.asBlocks(info, t) {
+	if x.asBlocks(x.file, info, t) {
 		var b backends.Buffer
 		err := mmapfile.Guard(func() error {
 			raw, err := x.file.Raw(t.File)
@@ -199,7 +199,7 @@ func (x *Weights) load(device, i int) (backends.Buffer, error) {
 		x.file.Release(t.File)
 		return b, nil
 	}
-	if s.DType == dtypes.BFloat16 && info.DType == weights.BF16 && t.Heads == 0 {
+	if s.DType == dtypes.BFloat16 && info.DType == weights.BF16 && t.Heads == 0 && !x.file.Changed(t.File) {
 		half := make([]bfloat16.BFloat16, info.Len())
 		err := mmapfile.Guard(func() error {
 			raw, err := x.file.Raw(t.File)

@@ -14,7 +14,7 @@ import (
 
 // Config fixes the network.
 type Config struct {
-	Arch         string // "llama" or "mistral"
+	Arch         string // "llama", "mistral" or "qwen2"
 	Layers       int
 	Hidden       int
 	Intermediate int
@@ -26,6 +26,7 @@ type Config struct {
 	Eps          float64
 	Window       int // sliding window in tokens, 0 = none
 	Tied         bool
+	Bias         bool      // queries, keys and values have biases (Qwen2)
 	invFreq      []float64 // rotary frequencies, HeadDim/2
 }
 
@@ -107,6 +108,7 @@ func readHF(dir string) (Config, error) {
 		Scaling   *RopeScaling `json:"rope_scaling"`
 		Rope      *RopeScaling `json:"rope_parameters"` // transformers ≥ 5
 		Window    int          `json:"sliding_window"`
+		UseWindow bool         `json:"use_sliding_window"` // Qwen2
 		Tied      bool         `json:"tie_word_embeddings"`
 		Act       string       `json:"hidden_act"`
 		Bias      bool         `json:"attention_bias"`
@@ -114,8 +116,11 @@ func readHF(dir string) (Config, error) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return Config{}, fmt.Errorf("llama: %s: %w", path, err)
 	}
-	if j.ModelType != "llama" && j.ModelType != "mistral" {
-		return Config{}, fmt.Errorf("llama: %s: model_type %q; llama and mistral are read", path, j.ModelType)
+	if !slices.Contains([]string{"llama", "mistral", "qwen2"}, j.ModelType) {
+		return Config{}, fmt.Errorf("llama: %s: model_type %q; llama, mistral and qwen2 are read", path, j.ModelType)
+	}
+	if j.UseWindow {
+		return Config{}, fmt.Errorf("llama: %s: use_sliding_window is not supported for %s", path, j.ModelType)
 	}
 	if j.Act != "" && j.Act != "silu" || j.Bias {
 		return Config{}, fmt.Errorf("llama: %s: hidden_act %q, attention_bias %v are not supported", path, j.Act, j.Bias)
@@ -149,7 +154,7 @@ func readHF(dir string) (Config, error) {
 		j.HeadDim = j.Hidden / j.Heads
 	}
 	c := Config{Arch: j.ModelType, Layers: j.Layers, Hidden: j.Hidden, Intermediate: j.Inter, Heads: j.Heads, KVHeads: j.KV, HeadDim: j.HeadDim,
-		Vocab: j.Vocab, Context: j.Context, Eps: j.Eps, Tied: j.Tied}
+		Vocab: j.Vocab, Context: j.Context, Eps: j.Eps, Tied: j.Tied, Bias: j.ModelType == "qwen2"}
 	if j.ModelType == "mistral" {
 		c.Window = j.Window
 	}
@@ -164,8 +169,8 @@ func readHF(dir string) (Config, error) {
 func readGGUF(w *weights.File) (Config, error) {
 	m := w.Meta()
 	arch, _ := m["general.architecture"].(string)
-	if arch != "llama" {
-		return Config{}, fmt.Errorf("%s: GGUF architecture %q; llama (which includes Mistral) is read", w.Path(), arch)
+	if !slices.Contains([]string{"llama", "mistral", "qwen2"}, arch) {
+		return Config{}, fmt.Errorf("%s: GGUF architecture %q; llama (which includes Mistral), mistral and qwen2 are read", w.Path(), arch)
 	}
 	num := func(key string) float64 {
 		switch v := m[arch+"."+key].(type) {
@@ -182,7 +187,7 @@ func readGGUF(w *weights.File) (Config, error) {
 	}
 	c := Config{Arch: arch, Layers: int(num("block_count")), Hidden: int(num("embedding_length")), Intermediate: int(num("feed_forward_length")),
 		Heads: int(num("attention.head_count")), KVHeads: int(num("attention.head_count_kv")), Context: int(num("context_length")),
-		Eps: num("attention.layer_norm_rms_epsilon"), Window: int(num("attention.sliding_window"))}
+		Eps: num("attention.layer_norm_rms_epsilon"), Window: int(num("attention.sliding_window")), Bias: arch == "qwen2"}
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
 	}

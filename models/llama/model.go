@@ -20,6 +20,7 @@ type Model struct {
 	bufs    []backends.Buffer // of the weights, once a graph was built
 	loading sync.Mutex
 	cache   *exec.Cache[bucket]
+	updates *exec.Cache[[2]int] // see kvCache.update
 }
 
 // tensorNames maps our parameter names to those of Hugging Face and GGUF files.
@@ -72,14 +73,11 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.Backend().HasSharedBuffers() {
-		return nil, fmt.Errorf("llama: engine %s has no memory shared with the host, which the key-value cache needs", e.Name())
-	}
-	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64)}
+	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64), updates: exec.NewCache[[2]int](8)}
 	var list []exec.Tensor
 	add := func(ours, theirs string, exact bool, dims ...int) {
 		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact}
-		if gguf && c.Arch == "llama" {
+		if gguf && c.Arch != "qwen2" {
 			switch {
 			case strings.HasSuffix(ours, ".q"):
 				t.Heads = c.Heads
@@ -100,7 +98,11 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 			if gguf {
 				theirs = fmt.Sprintf("blk.%d.%s.weight", i, t.gguf)
 			}
-			add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, false, c.dims(t.ours)...)
+			d := c.dims(t.ours)
+			add(fmt.Sprintf("layer%d.%s", i, t.ours), theirs, false, d...)
+			if c.Bias && (t.ours == "q" || t.ours == "k" || t.ours == "v") {
+				add(fmt.Sprintf("layer%d.%s_bias", i, t.ours), strings.TrimSuffix(theirs, "weight")+"bias", false, d[0])
+			}
 		}
 	}
 	add("final_norm", norm, false, c.Hidden)
@@ -133,6 +135,7 @@ func (m *Model) Bytes() int64 { return m.weights.Bytes() }
 // Close frees weights and compiled graphs; no session may be used afterwards.
 func (m *Model) Close() {
 	m.cache.Close()
+	m.updates.Close()
 	m.weights.Close()
 }
 

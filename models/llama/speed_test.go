@@ -46,6 +46,9 @@ func BenchmarkPrefill(b *testing.B) {
 			s := m.NewSession()
 			defer s.Close()
 			ids := sample(n, m.Config.Vocab)
+			if _, err := s.Feed(b.Context(), ids); err != nil { // compiles
+				b.Fatal(err)
+			}
 			for b.Loop() {
 				s.Rewind(0)
 				if _, err := s.Feed(b.Context(), ids); err != nil {
@@ -57,23 +60,77 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode generates with 128 tokens in the cache.
+// BenchmarkDecode generates with 128 tokens in the cache of each stream.
 func BenchmarkDecode(b *testing.B) {
 	m := openSmol(b)
 	ids := sample(128, m.Config.Vocab)
-	b.Run("1", func(b *testing.B) {
-		s := m.NewSession()
-		defer s.Close()
-		if _, err := s.Feed(b.Context(), ids); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			s.Rewind(128)
-			if _, err := s.Feed(b.Context(), ids[:1]); err != nil {
+	for _, n := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			batch := m.NewBatch(nil)
+			defer batch.Close()
+			s := m.NewSession()
+			defer s.Close()
+			if _, err := s.Feed(b.Context(), ids); err != nil {
 				b.Fatal(err)
 			}
+			var streams []*Stream
+			for range n {
+				st, err := batch.Join(s)
+				if err != nil {
+					b.Fatal(err)
+				}
+				streams = append(streams, st)
+			}
+			step := func() {
+				for _, st := range streams {
+					st.n = 128
+				}
+				if _, err := batch.Step(b.Context(), streams, ids[:n]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			step() // compiles
+			b.ReportAllocs()
+			for b.Loop() {
+				step()
+			}
+			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "tokens/s")
+		})
+	}
+}
+
+// BenchmarkCapacity decodes behind 300 tokens in a model for short and for long contexts
+// and, on the native engine, in a cache with much room.
+func BenchmarkCapacity(b *testing.B) {
+	m := openSmol(b)
+	ids := sample(300, m.Config.Vocab)
+	for _, c := range []struct{ context, room int }{{512, 0}, {8192, 0}, {8192, 8192}} {
+		if c.room > 0 && m.backend.Name() != "native" {
+			continue
 		}
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
-	})
+		b.Run(fmt.Sprintf("context%d-room%d", c.context, c.room), func(b *testing.B) {
+			m.Config.Context = c.context
+			s := m.NewSession()
+			defer s.Close()
+			if c.room > 0 {
+				var err error
+				if s.cache, err = m.newCache(1, c.room); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if _, err := s.Feed(b.Context(), ids); err != nil {
+				b.Fatal(err)
+			}
+			step := func() {
+				s.Rewind(300)
+				if _, err := s.Feed(b.Context(), ids[:1]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			step() // compiles
+			for b.Loop() {
+				step()
+			}
+		})
+	}
 }

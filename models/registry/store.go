@@ -35,6 +35,10 @@ type Status struct {
 	Missing []string `json:"missing,omitempty"` // needed files that are not there
 	OnDisk  int64    `json:"on_disk"`           // bytes of the files in Dir
 	Format  string   `json:"format,omitempty"`  // "safetensors" or "gguf"
+	// Memory is what the weights take when they are loaded as float32, Stored what they take as
+	// they are stored, which engines keep where they can; bytes, 0 = not here.
+	Memory int64 `json:"memory,omitempty"`
+	Stored int64 `json:"memory_stored,omitempty"`
 }
 
 // Ready reports whether the model can be opened.
@@ -48,10 +52,28 @@ func (s Store) List() []Status {
 		if dir, err := s.find(p.Name); err == nil {
 			st.Dir = dir
 			st.OnDisk, st.Format, st.Missing = inspect(dir)
+			if st.Ready() {
+				st.Memory, st.Stored = memory(dir)
+			}
 		}
 		out = append(out, st)
 	}
 	return out
+}
+
+// memory adds up the weights of a model by the header of its files.
+func memory(dir string) (float, stored int64) {
+	w, err := weights.Open(dir)
+	if err != nil {
+		return 0, 0 // `models verify` says why
+	}
+	defer w.Close()
+	for _, n := range w.Names() {
+		if i, err := w.Info(n); err == nil && !i.DType.Integer() {
+			float, stored = float+4*int64(i.Len()), stored+int64(i.Bytes)
+		}
+	}
+	return float, stored
 }
 
 // Resolve turns the name of a preset, a repository or a path into a directory, or a

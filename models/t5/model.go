@@ -31,6 +31,7 @@ const (
 	firstStep kind = iota // encoder and first decoder step
 	encode                // encoder and the keys and values of cross-attention
 	step                  // one decoder step with caches
+	hidden                // encoder alone
 )
 
 // bucket is a compiled shape.
@@ -113,6 +114,8 @@ func (m *Model) Compilations() int { return m.cache.Compilations() }
 // uses says whether a kind of graph needs a parameter: XLA wants no others.
 func (k kind) uses(name string) bool {
 	switch k {
+	case hidden:
+		return name == "shared" || strings.HasPrefix(name, "enc")
 	case encode:
 		return name == "shared" || strings.HasPrefix(name, "enc") || strings.HasSuffix(name, ".cross.k") || strings.HasSuffix(name, ".cross.v")
 	case step:
@@ -198,6 +201,33 @@ func finite(v []float32) error {
 		}
 	}
 	return nil
+}
+
+// Hidden runs the encoder on a padded batch, ids [batch × length] row-major and lens the
+// number of real tokens per row; the result is [batch × length × Config.Hidden], of which
+// rows behind a text's end are arbitrary. One graph is compiled per batch and length.
+func (m *Model) Hidden(ids, lens []int32, batch, length int) ([]float32, error) {
+	if err := m.check(ids, lens, nil, batch, length); err != nil {
+		return nil, err
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return nil, fmt.Errorf("t5: %w", ErrClosed)
+	}
+	var out []float32
+	err := m.run(bucket{kind: hidden, batch: batch, length: length}, func(g *graph.Graph) []*graph.Node {
+		w := m.parameters(g, hidden)
+		ids := graph.Parameter(g, "ids", shapes.Make(dtypes.Int32, batch, length))
+		return []*graph.Node{m.Config.Encode(w, ids, graph.Parameter(g, "lens", shapes.Make(dtypes.Int32, batch)))}
+	}, []input{{ids, []int{batch, length}}, {lens, []int{batch}}}, nil, func(res []backends.Buffer) (err error) {
+		out, err = exec.Fetch[float32](m.backend, res[0], batch*length*m.Config.Hidden)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("t5: %w", err)
+	}
+	return out, nil
 }
 
 // FirstStep runs a padded batch: ids [batch × length] row-major, lens the number of

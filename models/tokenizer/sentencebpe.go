@@ -48,23 +48,9 @@ func parseSentenceBPE(path string, b []byte) (framed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SentenceBPE{BPE: *core, chars: map[rune]int32{}, isByte: map[int32]byte{}, wordwise: true, strip: true}
-	if s.byteIDs = byteIDs(s.vocab); s.byteIDs == nil {
-		return nil, vocabError(path, "byte_fallback without the tokens <0x00> … <0xFF>")
-	}
-	for c, id := range s.byteIDs {
-		s.isByte[id] = byte(c)
-	}
-	for t, id := range s.vocab {
-		if r, n := utf8.DecodeRuneInString(t); n == len(t) && n > 0 && r != utf8.RuneError {
-			s.chars[r] = id
-		}
-	}
-	for _, m := range merges {
-		joined := m[0] + m[1]
-		if i := strings.LastIndex(joined, metaspace); i > 0 && strings.Trim(joined[:i], metaspace) != "" {
-			s.wordwise = false
-		}
+	s := &SentenceBPE{BPE: *core, strip: true}
+	if err := s.finish(path, merges); err != nil {
+		return nil, err
 	}
 	var special map[string]int32
 	if s.tokens, special, s.isSpecial, err = f.addTokens(path, s.tokens, s.vocab); err != nil {
@@ -84,6 +70,29 @@ func parseSentenceBPE(path string, b []byte) (framed, error) {
 	}
 	s.post, err = parseTemplate(path, f.PostProcessor, s.vocab)
 	return s, err
+}
+
+// finish makes the tables of characters and bytes.
+func (s *SentenceBPE) finish(path string, merges [][2]string) error {
+	s.chars, s.isByte, s.wordwise = map[rune]int32{}, map[int32]byte{}, true
+	if s.byteIDs = byteIDs(s.vocab); s.byteIDs == nil {
+		return vocabError(path, "byte fallback without the tokens <0x00> … <0xFF>")
+	}
+	for c, id := range s.byteIDs {
+		s.isByte[id] = byte(c)
+	}
+	for t, id := range s.vocab {
+		if r, n := utf8.DecodeRuneInString(t); n == len(t) && n > 0 && r != utf8.RuneError {
+			s.chars[r] = id
+		}
+	}
+	for _, m := range merges {
+		joined := m[0] + m[1]
+		if i := strings.LastIndex(joined, metaspace); i > 0 && strings.Trim(joined[:i], metaspace) != "" {
+			s.wordwise = false
+		}
+	}
+	return nil
 }
 
 // AppendPlain implements Tokenizer. A tokenizer whose mark is put before the first word

@@ -48,11 +48,9 @@ const (
 // precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4,
 // escape_whitespaces 5).
 func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
-	u := &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, float: true, prepended: true,
-		spm: &spmNormalizer{dummyPrefix: true, trim: true}}
+	u := newSentencePiece()
 	var types []int
 	escape, model := true, 1
-	var users []string
 	err := eachField(b, func(field int, v uint64, data []byte) error {
 		switch field {
 		case 1:
@@ -73,20 +71,8 @@ func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
 			if !utf8.ValidString(piece) {
 				return fmt.Errorf("entry %d is not UTF-8", len(types))
 			}
-			id := int32(len(u.tokens))
-			if _, dup := u.vocab[piece]; !dup {
-				u.vocab[piece] = id
-			}
-			u.tokens, u.scores, types = append(u.tokens, piece), append(u.scores, float64(score)), append(types, typ)
-			switch typ {
-			case pieceUnknown:
-				u.unk = id
-				u.isSpecial[id] = true
-			case pieceControl:
-				u.isSpecial[id] = true
-			case pieceUser:
-				users = append(users, piece)
-			}
+			types = append(types, typ)
+			u.addPiece(piece, score, typ)
 		case 2:
 			return eachField(data, func(field int, v uint64, _ []byte) error {
 				if field == 3 {
@@ -118,25 +104,53 @@ func ParseSentencePiece(path string, b []byte) (*Unigram, error) {
 		return nil, vocabError(path, "SentencePiece model: %v", err)
 	case model != 1:
 		return nil, vocabError(path, "SentencePiece model type %d; unigram (1) is read, of others their tokenizer.json", model)
-	case u.unk < 0:
-		return nil, vocabError(path, "SentencePiece model without an unknown piece")
 	case !escape:
 		return nil, vocabError(path, "SentencePiece model that does not escape white space")
 	}
-	if err := u.spmScores(path, types, users); err != nil {
+	if err := u.finishPieces(path, types); err != nil {
 		return nil, err
 	}
-	special := map[string]int32{}
-	for id := range u.isSpecial {
-		special[u.tokens[id]] = id
-	}
-	u.special = newSpecials(special)
 	u.post = t5Template(u.vocab)
 	return u, nil
 }
 
-// spmScores gives user-defined pieces their score and finishes the model.
-func (u *Unigram) spmScores(path string, types []int, users []string) error {
+// newSentencePiece is an empty model that works as SentencePiece's library does.
+func newSentencePiece() *Unigram {
+	return &Unigram{vocab: map[string]int32{}, isSpecial: map[int32]bool{}, unk: -1, float: true, prepended: true,
+		spm: &spmNormalizer{dummyPrefix: true, trim: true}}
+}
+
+// addPiece appends an entry.
+func (u *Unigram) addPiece(piece string, score float32, typ int) {
+	id := int32(len(u.tokens))
+	if _, dup := u.vocab[piece]; !dup {
+		u.vocab[piece] = id
+	}
+	u.tokens, u.scores = append(u.tokens, piece), append(u.scores, float64(score))
+	if typ == pieceUnknown {
+		u.unk = id
+	}
+	if typ == pieceUnknown || typ == pieceControl {
+		u.isSpecial[id] = true
+	}
+}
+
+// finishPieces finishes a model whose pieces were added; types are those of SentencePiece.
+func (u *Unigram) finishPieces(path string, types []int) error {
+	if u.unk < 0 {
+		return vocabError(path, "SentencePiece model without an unknown piece")
+	}
+	control := map[string]int32{}
+	for id := range u.isSpecial {
+		control[u.tokens[id]] = id
+	}
+	u.special = newSpecials(control)
+	var users []string
+	for i, t := range types {
+		if t == pieceUser {
+			users = append(users, u.tokens[i])
+		}
+	}
 	byteIDs := make([]int32, 256)
 	found := 0
 	for i, t := range types {

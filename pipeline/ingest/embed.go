@@ -211,6 +211,9 @@ func ReadVectors(dir string) (*Vectors, error) {
 	return v, nil
 }
 
+// embedPart is the number of vectors that a killed call loses at most.
+const embedPart = 512
+
 // embed makes chunk i in parts.
 func (p *part) embed(ctx context.Context, s *store.Store, enc models.Encoder, v Vectors, i int, count func(rows, tokens int), progress func(rows int)) error {
 	folder := filepath.Join(filepath.Dir(p.path), fmt.Sprintf("parts-%d", i))
@@ -218,8 +221,8 @@ func (p *part) embed(ctx context.Context, s *store.Store, enc models.Encoder, v 
 		return err
 	}
 	var parts []part
-	for at := 0; at < p.Rows; at += partRows {
-		q := part{path: filepath.Join(folder, fmt.Sprintf("%08d", at/partRows)), Rows: min(partRows, p.Rows-at)}
+	for at := 0; at < p.Rows; at += embedPart {
+		q := part{path: filepath.Join(folder, fmt.Sprintf("%08d", at/embedPart)), Rows: min(embedPart, p.Rows-at)}
 		if !q.done(v.Dim) {
 			first := i*v.ChunkRows + at
 			if err := q.encode(ctx, s, enc, first, func(done, _ int) { progress(done - i*v.ChunkRows) }); err != nil {

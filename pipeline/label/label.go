@@ -125,6 +125,9 @@ func (l *Labeler) Run(ctx context.Context, items []Item, o Options, out string) 
 	r := &labelRun{Labeler: l, o: o, j: j}
 	if s, ok := l.Generator.(models.SequenceScorer); ok {
 		r.seq, r.o.Concurrency = s, 1
+		if r.batch, ok = l.Generator.(models.BatchGenerator); !ok || o.Answers != pipeline.AnswerText {
+			r.batch = nil
+		}
 	}
 	f.Questions = make([]Question, len(items))
 	for _, it := range items {
@@ -137,6 +140,11 @@ func (l *Labeler) Run(ctx context.Context, items []Item, o Options, out string) 
 			break
 		}
 		g.Go(func() error {
+			if r.batch != nil && i%together == 0 {
+				if err := r.rationales(gctx, items[i:min(i+together, len(items))]); err != nil {
+					return err
+				}
+			}
 			if err := r.item(gctx, items[i], &f.Questions[i]); err != nil {
 				return fmt.Errorf("question %s: %w", items[i].Question.ID, err)
 			}
@@ -162,21 +170,23 @@ func (l *Labeler) Run(ctx context.Context, items []Item, o Options, out string) 
 // labelRun is one Run.
 type labelRun struct {
 	*Labeler
-	o   Options
-	j   *journal
-	seq models.SequenceScorer // nil for remote models
+	o       Options
+	j       *journal
+	seq     models.SequenceScorer        // nil for remote models
+	batch   models.BatchGenerator        // nil when conversations are led one by one
+	written map[string]models.Completion // rationales of the questions at hand, by id
 
-	mu                            sync.Mutex
-	done, total, prompts, written int
+	mu                           sync.Mutex
+	done, total, prompts, tokens int
 }
 
 // tell counts finished work and reports it.
 func (r *labelRun) tell(pairs, more, prompt, written int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done, r.total, r.prompts, r.written = r.done+pairs, r.total+more, r.prompts+prompt, r.written+written
+	r.done, r.total, r.prompts, r.tokens = r.done+pairs, r.total+more, r.prompts+prompt, r.tokens+written
 	if r.Progress != nil {
-		r.Progress(r.done, r.total, r.prompts, r.written)
+		r.Progress(r.done, r.total, r.prompts, r.tokens)
 	}
 }
 
@@ -202,23 +212,38 @@ func (r *labelRun) item(ctx context.Context, it Item, q *Question) error {
 	}
 	r.tell(0, 0, q.PromptTokens, q.NewTokens)
 	q.Pairs = make([]Pair, len(snippets))
-	for n, s := range snippets {
-		p := &q.Pairs[n]
-		if !r.j.pair(q.ID, n, p) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			r.forget()
-			var err error
-			if *p, err = r.pair(ctx, it.Question, q, s); err != nil {
-				return fmt.Errorf("snippet %d: %w", n, err)
-			}
-			p.N = n
-			if err := r.j.add(entry{Pair: p}); err != nil {
-				return err
-			}
+	var missing []int
+	for n := range snippets {
+		if r.j.pair(q.ID, n, &q.Pairs[n]) {
+			r.tell(1, 0, q.Pairs[n].PromptTokens, q.Pairs[n].NewTokens)
+		} else {
+			missing = append(missing, n)
+		}
+	}
+	finish := func(n int, p Pair) error {
+		p.N = n
+		q.Pairs[n] = p
+		if err := r.j.add(entry{Pair: &p}); err != nil {
+			return err
 		}
 		r.tell(1, 0, p.PromptTokens, p.NewTokens)
+		return nil
+	}
+	if r.batch != nil {
+		return r.pairs(ctx, it.Question, q, snippets, missing, finish)
+	}
+	for _, n := range missing {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.forget()
+		p, err := r.pair(ctx, it.Question, q, snippets[n])
+		if err != nil {
+			return fmt.Errorf("snippet %d: %w", n, err)
+		}
+		if err := finish(n, p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -232,14 +257,23 @@ func (r *labelRun) forget() {
 
 func user(text string) []models.Message { return []models.Message{{Role: "user", Content: text}} }
 
-// chat generates greedily, in the room that the context leaves.
-func (r *labelRun) chat(ctx context.Context, prompt string, tokens int) (models.Completion, error) {
-	n, _ := r.Generator.CountTokens(user(prompt))
+// options are those of a greedy answer in the room that the context leaves behind a
+// prompt of n tokens.
+func (r *labelRun) options(prompt string, tokens int) (o models.GenerateOptions, n int, err error) {
+	n, _ = r.Generator.CountTokens(user(prompt))
 	room := r.Generator.ContextLength() - n
 	if room < 16 {
-		return models.Completion{}, fmt.Errorf("%w: prompt of %d tokens, context of %d", models.ErrContext, n, r.Generator.ContextLength())
+		return o, n, fmt.Errorf("%w: prompt of %d tokens, context of %d", models.ErrContext, n, r.Generator.ContextLength())
 	}
-	return r.Generator.Chat(ctx, user(prompt), models.GenerateOptions{MaxTokens: min(tokens, room)})
+	return models.GenerateOptions{MaxTokens: min(tokens, room)}, n, nil
+}
+
+func (r *labelRun) chat(ctx context.Context, prompt string, tokens int) (models.Completion, error) {
+	o, _, err := r.options(prompt, tokens)
+	if err != nil {
+		return models.Completion{}, err
+	}
+	return r.Generator.Chat(ctx, user(prompt), o)
 }
 
 // neutral is the prompt before a question that is scored itself.
@@ -252,9 +286,11 @@ func (r *labelRun) question(ctx context.Context, it Item) (Question, error) {
 	if err != nil {
 		return q, err
 	}
-	c, err := r.chat(ctx, prompt, r.o.RationaleTokens)
-	if err != nil {
-		return q, err
+	c, ok := r.written[q.ID]
+	if !ok {
+		if c, err = r.chat(ctx, prompt, r.o.RationaleTokens); err != nil {
+			return q, err
+		}
 	}
 	q.Output, q.Finish, q.PromptTokens, q.NewTokens = c.Text, c.FinishReason, c.PromptTokens, c.NewTokens
 	var explanation string
@@ -311,22 +347,25 @@ func (r *labelRun) cut(c models.Completion, explanation string) []int {
 	return c.Tokens[:n:n]
 }
 
+// pairPrompts are the prompt of a pair's answer and the one before the scored text.
+func (r *labelRun) pairPrompts(question pipeline.Question, s Snippet) (prompt, context string, err error) {
+	base, err := r.Prompts.RationalePrompt(question)
+	if err != nil {
+		return "", "", err
+	}
+	if prompt, err = r.Prompts.WithEvidence(base, s.Title, s.Text); err != nil || r.o.Scored != ScoreQuestion {
+		return prompt, prompt, err
+	}
+	context, err = r.Prompts.WithEvidence(neutral, s.Title, s.Text)
+	return prompt, context, err
+}
+
 // pair scores the question's rationale given a snippet and answers once more.
 func (r *labelRun) pair(ctx context.Context, question pipeline.Question, q *Question, s Snippet) (Pair, error) {
 	p := Pair{Kind: "pair", Question: q.ID, Snippet: s}
-	base, err := r.Prompts.RationalePrompt(question)
+	prompt, context, err := r.pairPrompts(question, s)
 	if err != nil {
 		return p, err
-	}
-	prompt, err := r.Prompts.WithEvidence(base, s.Title, s.Text)
-	if err != nil {
-		return p, err
-	}
-	context := prompt
-	if r.o.Scored == ScoreQuestion {
-		if context, err = r.Prompts.WithEvidence(neutral, s.Title, s.Text); err != nil {
-			return p, err
-		}
 	}
 	p.Unscored = q.Unscored
 	if p.Unscored == "" {
@@ -340,14 +379,23 @@ func (r *labelRun) pair(ctx context.Context, question pipeline.Question, q *Ques
 	} else {
 		var c models.Completion
 		c, err = r.chat(ctx, prompt, r.o.AnswerTokens)
-		p.Output, p.PromptTokens, p.NewTokens = c.Text, c.PromptTokens, c.NewTokens
-		p.Option, _ = pipeline.Extract(c.Text, question.Options)
+		p.answer(c, question)
 	}
 	if errors.Is(err, models.ErrContext) {
-		return Pair{Kind: p.Kind, Question: p.Question, Snippet: s, Failed: true, Unscored: "the evidence does not fit the model's context"}, nil
+		return p.failed(), nil
 	}
 	p.Right = p.Option != "" && p.Option == q.Gold
 	return p, err
+}
+
+func (p *Pair) answer(c models.Completion, question pipeline.Question) {
+	p.Output, p.PromptTokens, p.NewTokens = c.Text, c.PromptTokens, c.NewTokens
+	p.Option, _ = pipeline.Extract(c.Text, question.Options)
+}
+
+// failed is the pair where no answer was possible.
+func (p *Pair) failed() Pair {
+	return Pair{Kind: p.Kind, Question: p.Question, Snippet: p.Snippet, Failed: true, Unscored: "the evidence does not fit the model's context"}
 }
 
 // score fills log-probabilities and perplexity of q's scored text behind a prompt; q
@@ -376,6 +424,11 @@ func (r *labelRun) score(ctx context.Context, q *Question, prompt string, lp *[]
 			return nil
 		}
 	}
+	return r.scored(v, err, lp, ppl, unscored)
+}
+
+// scored takes what a model gave for a text.
+func (r *labelRun) scored(v []float64, err error, lp *[]float32, ppl **float64, unscored *string) error {
 	if errors.Is(err, models.ErrContext) {
 		*unscored = "prompt and text do not fit the model's context"
 		return nil

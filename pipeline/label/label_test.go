@@ -163,6 +163,59 @@ func (f *fake) ScoreContinuation(ctx context.Context, m []models.Message, s stri
 	return ids, lp, err
 }
 
+// batching is a fake that leads conversations together and ends them last first.
+type batching struct{ *fake }
+
+func (f batching) ChatBatch(ctx context.Context, jobs []models.BatchJob, _ int, done func(int, models.BatchResult) error) error {
+	for i := len(jobs) - 1; i >= 0; i-- {
+		j := jobs[i]
+		var r models.BatchResult
+		var err error
+		if len(j.Score) > 0 {
+			if r.Score, err = f.ScoreTokens(ctx, j.Messages, j.Score); err != nil {
+				return err
+			}
+		}
+		if !j.ScoreOnly {
+			if r.Completion, err = f.Chat(ctx, j.Messages, j.Options); err != nil {
+				return err
+			}
+		}
+		if err := done(i, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Together or one by one, the file is the same; a stopped run resumes.
+func TestTogether(t *testing.T) {
+	for _, o := range []Options{{}, {Scored: ScoreQuestion}, {Answers: pipeline.AnswerLogprob}} {
+		dir := t.TempDir()
+		its := items(11)
+		its[3].Snippets[1].Text = strings.Repeat("long ", 300)
+		its[4].Snippets[0].Text = strings.Repeat("long ", 100) // fits with the answer only
+		one, all := filepath.Join(dir, "one"), filepath.Join(dir, "all")
+		if _, err := (&Labeler{Generator: &fake{}, Prompts: prompts(t)}).Run(t.Context(), its, o, one); err != nil {
+			t.Fatal(err)
+		}
+		f := &fake{limit: 40}
+		for i := 0; ; i++ {
+			if _, err := (&Labeler{Generator: batching{f}, Prompts: prompts(t)}).Run(t.Context(), its, o, all); err == nil {
+				break
+			} else if !errors.Is(err, errStopped) || i > 20 {
+				t.Fatal(err)
+			}
+			f = &fake{limit: 40}
+		}
+		a, _ := os.ReadFile(one)
+		b, _ := os.ReadFile(all)
+		if !bytes.Equal(a, b) {
+			t.Errorf("%+v: another file", o)
+		}
+	}
+}
+
 func items(n int) []Item {
 	var out []Item
 	for i := range n {

@@ -22,6 +22,8 @@ const Name = "native"
 func init() {
 	tensor.Register(Name, func(tensor.Options) (backends.Backend, error) { return New(0), nil })
 	tensor.Register(Name+":int8", func(tensor.Options) (backends.Backend, error) { return NewInt8(0), nil })
+	tensor.Register(Name+":bf16", func(tensor.Options) (backends.Backend, error) { return NewHalf(0, simd.BlockBF16), nil })
+	tensor.Register(Name+":f16", func(tensor.Options) (backends.Backend, error) { return NewHalf(0, simd.BlockF16), nil })
 }
 
 // errFinalized reports the use of a backend, buffer or executable that was freed.
@@ -31,6 +33,7 @@ var errFinalized = errors.New("native: used after it was finalized")
 type Backend struct {
 	pool      *pool
 	int8      bool
+	half      simd.BlockFormat // of weights; 0 = as they come
 	panelMem  panelMemory
 	finalized atomic.Bool
 
@@ -57,6 +60,14 @@ func NewInt8(threads int) *Backend {
 	return b
 }
 
+// NewHalf makes a backend that keeps the weights of products in 16-bit elements,
+// simd.BlockBF16 or simd.BlockF16, rounded to nearest; sums stay float32.
+func NewHalf(threads int, f simd.BlockFormat) *Backend {
+	b := New(threads)
+	b.half = f
+	return b
+}
+
 // Name is "native".
 func (b *Backend) Name() string { return Name }
 
@@ -66,8 +77,13 @@ func (b *Backend) String() string { return Name }
 // Description names the instruction set and the number of threads.
 func (b *Backend) Description() string {
 	kind := "f32"
-	if b.int8 {
+	switch {
+	case b.int8:
 		kind = "int8"
+	case b.half == simd.BlockBF16:
+		kind = "bf16 weights"
+	case b.half == simd.BlockF16:
+		kind = "f16 weights"
 	}
 	return fmt.Sprintf("rag2 native engine (%s, %s, %d threads)", kind, simd.Level, b.pool.threads())
 }

@@ -14,7 +14,7 @@ const floats16 = 16 << 10
 
 // prepareBlocks quantises A unless the last product had the same.
 func (s *dotStep) prepareBlocks(x *execution) {
-	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k}
+	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k, s.m}
 	if s.a.col != 1 || x.of16 == of {
 		return
 	}
@@ -38,6 +38,10 @@ func (q *rows16Step) task(x *execution, i, _ int) {
 // blockTask computes rows m0 … m1 of C for panels p0 … p1 from a weight in blocks.
 func (s *dotStep) blockTask(x *execution, w *workerState, c []float32, cRow, m0, m1, p0, p1 int) {
 	q := x.blocks
+	if q.format.ByFloats() {
+		s.floatTask(x, w, c, cRow, m0, m1, p0, p1)
+		return
+	}
 	for p := p0; p < p1; p++ {
 		dst, n := c[(p-p0)*simd.PanelWidth:], min(simd.PanelWidth, s.n-p*simd.PanelWidth)
 		switch {

@@ -27,6 +27,7 @@ type Buffer struct {
 	dead    bool // finalized
 	bytes   int
 	shared  bool // the client may write to it
+	adopted bool // the memory is the client's, which may be read-only
 	host    bool // came from the host: never changes, so packed copies may be kept
 
 	mu    sync.Mutex
@@ -92,7 +93,7 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	defer buf.mu.Unlock()
 	m := buf.mem
 	buf.mem, buf.packs, buf.int8, buf.blocks, buf.dead = nil, nil, nil, nil, true
-	if !buf.shared && m != nil && len(m) <= maxReuse {
+	if !buf.shared && !buf.adopted && m != nil && len(m) <= maxReuse {
 		b.release(m)
 	}
 	return nil
@@ -175,7 +176,7 @@ func (b *Backend) AdoptFlatData(device backends.DeviceNum, flat any, s shapes.Sh
 	if err := checkDevice(device, s); err != nil {
 		return nil, err
 	}
-	return &Buffer{backend: b, shape: s.Clone(), mem: cast[uint64](src), bytes: len(src), host: true}, nil
+	return &Buffer{backend: b, shape: s.Clone(), mem: cast[uint64](src), bytes: len(src), host: true, adopted: true}, nil
 }
 
 func checkDevice(device backends.DeviceNum, s shapes.Shape) error {

@@ -43,6 +43,7 @@ type compiler struct {
 	units  []*unit
 	values []*value
 	dots   map[*value]*dotStep
+	masks  map[spanKey]*value // see spans
 
 	mark  int // see unit.mark
 	stack []*unit
@@ -64,6 +65,7 @@ func (b *Builder) Compile(outputs []backends.Op, shardings []*backends.ShardingS
 	}
 	b.compiled = true
 	c := &compiler{b: b, views: map[*node]view{}, uses: map[*node]int{}, copies: map[*node]*value{}, dots: map[*value]*dotStep{}}
+	b.matchAttention()
 	if err := c.lower(outs); err != nil {
 		return nil, fmt.Errorf("native: compile %q: %w", b.name, err)
 	}
@@ -183,6 +185,8 @@ func (c *compiler) node(n *node) error {
 		c.views[n] = wholeView(c.copyOf(n.id, w, n.shape.DType), dims)
 	case backends.OpTypeDotGeneral:
 		return c.dot(n)
+	case opAttention:
+		c.attention(n)
 	case backends.OpTypeConcatenate:
 		c.concatenate(n)
 	case backends.OpTypeReduceSum, backends.OpTypeReduceMax, backends.OpTypeReduceMin, backends.OpTypeReduceProduct,
@@ -411,5 +415,8 @@ func (c *compiler) indexing(n *node) error {
 		in = append(in, c.contiguous(i))
 	}
 	c.generic(n, f, in...)
+	if n.op == backends.OpTypeDynamicUpdateSlice && in[0].kind == parameter {
+		c.views[n].v.over = in[0]
+	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package native is a GoMLX backend in Go and assembly: no library, no plugin, one
-// static binary. Importing it registers the engines "native" and "native:int8" with
-// package tensor.
+// static binary. Importing it registers the engines "native", "native:bf16",
+// "native:f16" and "native:int8" with package tensor.
 //
 // # What it runs
 //
@@ -22,9 +22,11 @@
 // # Weights
 //
 // A float32 matrix may be stored otherwise than it looks: a weight that was packed
-// drops its flat copy, and Backend.BlockBuffer keeps GGUF blocks as they are. Products
-// and row gathers read both; any other op makes the flat form again. The engine
-// "native:int8" keeps weights in 7-bit integers and quantises activations per row.
+// drops its flat copy, and Backend.BlockBuffer keeps GGUF blocks and 16-bit elements as
+// they are. Products and row gathers read both; any other op makes the flat form
+// again. The engine "native:int8" keeps weights in 7-bit integers and quantises
+// activations per row; "native:bf16" and "native:f16" round weights to 16 bits and
+// widen them in products, whose sums stay float32.
 //
 // # Concurrency
 //

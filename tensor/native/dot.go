@@ -236,7 +236,9 @@ func (s *dotStep) run(x *execution) {
 		x.job = jobRef{step: (*packJob)(s)}
 		x.pool.run(x, nb*(*packJob)(s).pieces())
 	case packWeight:
-		if x.blocks = s.blocksFor(x); x.blocks != nil {
+		if x.blocks = s.blocksFor(x); x.blocks != nil && x.blocks.format.ByFloats() {
+			s.sumRows(x)
+		} else if x.blocks != nil {
 			s.prepareBlocks(x)
 		} else if x.int8 = s.int8For(x); x.int8 != nil {
 			s.prepareInt8(x)

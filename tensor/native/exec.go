@@ -23,6 +23,7 @@ type Executable struct {
 	outVals []*value
 	arena   int    // bytes
 	flat    []bool // parameters that some step reads as flat memory
+	inPlace []int  // see inPlace
 	scratch int    // floats per worker
 	gemm    int    // of which for products
 	regs    int
@@ -43,10 +44,11 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32         // of the weight of the step that runs
-	blocks  *blocks           // or its blocks
-	rows16  simd.Rows16       // A in 16 bits
+	panels  []float32   // of the weight of the step that runs
+	blocks  *blocks     // or its blocks
+	rows16  simd.Rows16 // A in 16 bits
 	of16    rowsOfA
+	sums    []float32         // of A's rows by blocks of columns
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
 	rowsOf  rowsOfA
@@ -189,14 +191,17 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 		x.params[i] = b
 	}
+	if e.backend.half != 0 {
+		x.roundWeights()
+	}
 	for _, v := range e.values {
 		if v.kind == parameter {
 			x.base[v.id] = x.params[v.index].at(e.flat[v.index])
 		}
 	}
 	out = make([]backends.Buffer, len(e.outputs))
-	for i, s := range e.outputs {
-		b := e.backend.newBuffer(s)
+	for i := range e.outputs {
+		b := e.output(i, x, donate)
 		out[i] = b
 		x.base[e.outVals[i].id] = b.base()
 	}

@@ -12,8 +12,8 @@ import (
 
 // rowsOfA names a quantised left operand.
 type rowsOfA struct {
-	v           *value
-	off, row, k int
+	v              *value
+	off, row, k, m int
 }
 
 // int8For returns the weight in integers when the step is to use them.
@@ -44,7 +44,7 @@ const quantizeRows = 32
 
 // prepareInt8 quantises A unless the last product had the same.
 func (s *dotStep) prepareInt8(x *execution) {
-	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k}
+	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k, s.m}
 	if x.rowsOf == of {
 		return
 	}

@@ -40,6 +40,7 @@ func (c *compiler) finish(e *Executable) error {
 		}
 	}
 	e.flat = flatParams(order, len(e.inputs))
+	e.inPlace = inPlace(order, e.outVals)
 	last := make([]int, len(c.values)) // step that uses the value last
 	for i, u := range order {
 		e.steps = append(e.steps, u.step)

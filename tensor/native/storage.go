@@ -30,9 +30,10 @@ func (q *blocks) panel(p int) []byte {
 	return q.data[p*size : (p+1)*size]
 }
 
-// BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1 or
-// Q8_0, kept as they are: products with it (contracting k) read them directly, and so
-// do gathers of rows. Its elements are the blocks' exact values.
+// BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1, Q8_0,
+// Q4_K or Q6_K, or from elements of type BF16 or F16, kept as they are: products with
+// it (contracting k) read them directly, and so do gathers of rows. Its elements are
+// the values stored.
 func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (backends.Buffer, error) {
 	if b.IsFinalized() {
 		return nil, errFinalized
@@ -45,7 +46,12 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	return &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}, nil
+	buf := &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}
+	if b.int8 && buf.blocks.half() { // to be quantised
+		buf.ensureFlat()
+		buf.blocks = nil
+	}
+	return buf, nil
 }
 
 // ensureFlat gives the buffer flat memory, whatever else it holds.

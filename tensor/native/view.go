@@ -17,6 +17,7 @@ type value struct {
 	data  []byte // of a constant
 	unit  *unit  // that writes it, nil for parameters and constants
 	off   int    // in the arena
+	over  *value // that it may replace in place: see inPlace
 }
 
 type valueKind uint8

@@ -25,23 +25,47 @@ const (
 	Block8
 )
 
-// BlockColumns is the number of columns of a block.
+// BlockColumns is the number of columns of a block of Block4 and Block8.
 const BlockColumns = 32
 
 // BlockBytes is the size of a panel's block.
 func (f BlockFormat) BlockBytes() int {
-	if f == Block4 {
+	switch f {
+	case Block4:
 		return 320
+	case Block8:
+		return 544
+	case BlockQ4K:
+		return q4kBytes
+	case BlockQ6K:
+		return q6kBytes
 	}
-	return 544
+	return 2 * PanelWidth // BlockBF16, BlockF16
 }
 
 // PanelBytes is the size of a panel of k columns.
-func (f BlockFormat) PanelBytes(k int) int { return k / BlockColumns * f.BlockBytes() }
+func (f BlockFormat) PanelBytes(k int) int { return k / f.columns() * f.BlockBytes() }
 
-// ImportBlocks converts GGUF blocks (Q4_0, Q4_1 or Q8_0) of a matrix [n,k] to panels;
-// missing rows of the last one are zeros.
+// columns is the number of columns of a block.
+func (f BlockFormat) columns() int {
+	switch f {
+	case Block4, Block8:
+		return BlockColumns
+	case BlockQ4K, BlockQ6K:
+		return kColumns
+	}
+	return 1
+}
+
+// ImportBlocks converts GGUF blocks (Q4_0, Q4_1, Q8_0, Q4_K, Q6_K, or elements BF16,
+// F16) of a matrix [n,k] to panels; missing rows of the last one are zeros.
 func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, error) {
+	switch ggufType {
+	case "Q4_K", "Q6_K":
+		return importK(ggufType, blocks, n, k)
+	case "BF16", "F16":
+		return importHalf(ggufType, blocks, n, k)
+	}
 	size := map[string]int{"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[ggufType]
 	if size == 0 {
 		return 0, nil, fmt.Errorf("simd: block type %q is not supported", ggufType)
@@ -105,8 +129,12 @@ func at4(j, r int) (at, shift int) {
 func at8(j, r int) int { return 32 + j/4*64 + 4*r + j%4/2 + j%2*2 }
 
 // Expand writes columns c0 … c0+n of a panel as dst[n,16], the packed form of Gemm's
-// B; both are multiples of 32.
+// B; both are multiples of 32, or any for 16-bit elements.
 func Expand(f BlockFormat, dst []float32, panel []byte, c0, n int) {
+	if f.columns() != BlockColumns {
+		expandOther(f, dst, panel, c0, n)
+		return
+	}
 	blocks := n / BlockColumns
 	if blocks == 0 {
 		return
@@ -144,6 +172,16 @@ func (f BlockFormat) element(block []byte, j, r int) float32 {
 
 // BlockRow writes row r of a panel, len(dst) columns.
 func BlockRow(f BlockFormat, dst []float32, panel []byte, r int) {
+	switch {
+	case f.columns() == 1:
+		halfRow(f, dst, panel, r)
+		return
+	case f.columns() == kColumns:
+		for b := range len(dst) / kColumns {
+			kRow(f, dst[b*kColumns:][:kColumns], panel[b*f.BlockBytes():], r, 1)
+		}
+		return
+	}
 	for b := range len(dst) / BlockColumns {
 		p := panel[b*f.BlockBytes():]
 		d, out := half(p[2*r:]), dst[b*BlockColumns:(b+1)*BlockColumns]

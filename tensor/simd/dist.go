@@ -17,13 +17,13 @@ import (
 // L2 is the squared Euclidean distance of two vectors of the same length.
 func L2(a, b []float32) float32 {
 	b = b[:len(a)]
-	if !distAVX2 {
+	if !distFast {
 		return l2Generic(a, b)
 	}
 	n := len(a) &^ 7
 	var s float32
 	if n > 0 {
-		s = l2F32AVX2(&a[0], &b[0], n)
+		s = l2F32Fast(&a[0], &b[0], n)
 	}
 	for i := n; i < len(a); i++ {
 		d := a[i] - b[i]
@@ -54,7 +54,7 @@ func dotFast(a, b []float32) float32 {
 	n := len(a) &^ 7
 	var s float32
 	if n > 0 {
-		s = dotF32AVX2(&a[0], &b[0], n)
+		s = dotF32Fast(&a[0], &b[0], n)
 	}
 	for i := n; i < len(a); i++ {
 		s += a[i] * b[i]
@@ -82,7 +82,7 @@ func DotRowsF32(out []float32, q, table []float32, ids []uint32) {
 	}
 	out = out[:len(ids)]
 	checkRows(ids, len(table)/dim)
-	if !distAVX2 {
+	if !distFast {
 		for i, id := range ids {
 			out[i] = dotGeneric(q, table[int(id)*dim:(int(id)+1)*dim])
 		}
@@ -90,12 +90,12 @@ func DotRowsF32(out []float32, q, table []float32, ids []uint32) {
 	}
 	n, n4 := dim&^7, len(ids)&^3
 	if n4 > 0 {
-		dotRowsF32AVX2(&out[0], &q[0], &table[0], &ids[0], n4, n, 4*dim)
+		dotRowsF32Fast(&out[0], &q[0], &table[0], &ids[0], n4, n, 4*dim)
 	}
 	for i := n4; i < len(ids); i++ {
 		id := int(ids[i])
 		if out[i] = 0; n > 0 {
-			out[i] = dotF32AVX2(&q[0], &table[id*dim], n)
+			out[i] = dotF32Fast(&q[0], &table[id*dim], n)
 		}
 	}
 	if n == dim {
@@ -121,7 +121,7 @@ func DotRowsF16(out []float32, q []float32, table []uint16, ids []uint32) {
 	}
 	out = out[:len(ids)]
 	checkRows(ids, len(table)/dim)
-	if !distAVX2 {
+	if !distFast {
 		for i, id := range ids {
 			out[i] = dotF16Generic(q, table[int(id)*dim:(int(id)+1)*dim])
 		}
@@ -129,7 +129,7 @@ func DotRowsF16(out []float32, q []float32, table []uint16, ids []uint32) {
 	}
 	n, n4 := dim&^7, len(ids)&^3
 	if n4 > 0 {
-		dotRowsF16AVX2(&out[0], &q[0], &table[0], &ids[0], n4, n, 2*dim)
+		dotRowsF16Fast(&out[0], &q[0], &table[0], &ids[0], n4, n, 2*dim)
 	}
 	if r := len(ids) - n4; r > 0 {
 		var id4 [4]uint32
@@ -137,7 +137,7 @@ func DotRowsF16(out []float32, q []float32, table []uint16, ids []uint32) {
 		for i := range id4 {
 			id4[i] = ids[n4+min(i, r-1)]
 		}
-		dotRowsF16AVX2(&out4[0], &q[0], &table[0], &id4[0], 4, n, 2*dim)
+		dotRowsF16Fast(&out4[0], &q[0], &table[0], &id4[0], 4, n, 2*dim)
 		copy(out[n4:], out4[:r])
 	}
 	if n == dim {
@@ -165,9 +165,9 @@ func dotF16Generic(q []float32, row []uint16) float32 {
 func HalfToFloat(dst []float32, src []uint16) {
 	dst = dst[:len(src)]
 	n := 0
-	if distAVX2 {
+	if distFast {
 		if n = len(src) &^ 7; n > 0 {
-			halfToFloatAVX2(&dst[0], &src[0], n)
+			halfToFloatFast(&dst[0], &src[0], n)
 		}
 	}
 	for i := n; i < len(src); i++ {
@@ -181,13 +181,13 @@ func HalfToFloat(dst []float32, src []uint16) {
 func DotTile(out *[6]float32, q0, q1, r0, r1, r2 []float32) {
 	d := len(q0)
 	q1, r0, r1, r2 = q1[:d], r0[:d], r1[:d], r2[:d]
-	if !distAVX2 {
+	if !distFast {
 		*out = [6]float32{dotGeneric(q0, r0), dotGeneric(q0, r1), dotGeneric(q0, r2), dotGeneric(q1, r0), dotGeneric(q1, r1), dotGeneric(q1, r2)}
 		return
 	}
 	n := d &^ 7
 	if *out = ([6]float32{}); n > 0 {
-		dotTileAVX2(&out[0], &q0[0], &q1[0], &r0[0], &r1[0], &r2[0], n)
+		dotTileFast(&out[0], &q0[0], &q1[0], &r0[0], &r1[0], &r2[0], n)
 	}
 	for i := n; i < d; i++ {
 		out[0] += q0[i] * r0[i]
@@ -234,14 +234,14 @@ func Score8(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 	}
 	out = out[:len(ids)]
 	checkRows(ids, len(table)/stride)
-	if !distAVX2 {
+	if !distFast {
 		codeGeneric(out, q, table, stride, ids, func(c []byte) int { return sum8(q.I8, c) })
 		return
 	}
 	c := q.consts()
 	n4 := len(ids) &^ 3
 	if n4 > 0 {
-		scoreI8AVX2(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim, stride, &c)
+		scoreI8Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim, stride, &c)
 	}
 	if r := len(ids) - n4; r > 0 {
 		var id4 [4]uint32
@@ -249,7 +249,7 @@ func Score8(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		for i := range id4 {
 			id4[i] = ids[n4+min(i, r-1)]
 		}
-		scoreI8AVX2(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim, stride, &c)
+		scoreI8Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim, stride, &c)
 		copy(out[n4:], out4[:r])
 	}
 }
@@ -271,14 +271,14 @@ func Score4(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 	}
 	out = out[:len(ids)]
 	checkRows(ids, len(table)/stride)
-	if !distAVX2 {
+	if !distFast {
 		codeGeneric(out, q, table, stride, ids, func(c []byte) int { return sum4(q.I8, c) })
 		return
 	}
 	c := q.consts()
 	n4 := len(ids) &^ 3
 	if n4 > 0 {
-		score4AVX2(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim/2, stride, &c)
+		score4Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim/2, stride, &c)
 	}
 	if r := len(ids) - n4; r > 0 {
 		var id4 [4]uint32
@@ -286,7 +286,7 @@ func Score4(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		for i := range id4 {
 			id4[i] = ids[n4+min(i, r-1)]
 		}
-		score4AVX2(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim/2, stride, &c)
+		score4Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim/2, stride, &c)
 		copy(out[n4:], out4[:r])
 	}
 }
@@ -313,13 +313,13 @@ func Score1(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 	}
 	out = out[:len(ids)]
 	checkRows(ids, len(table)/stride)
-	if !distAVX2 {
+	if !distFast {
 		codeGeneric(out, q, table, stride, ids, func(c []byte) int { return sum1(q.Planes, c) })
 		return
 	}
 	if len(ids) > 0 {
 		c := q.consts()
-		score1AVX2(&out[0], &q.Planes[0], &table[0], &ids[0], len(ids), words, stride, &c)
+		score1Fast(&out[0], &q.Planes[0], &table[0], &ids[0], len(ids), words, stride, &c)
 	}
 }
 
@@ -343,8 +343,8 @@ func Gather(out, adj []uint32, marks []uint8, epoch uint8, table []byte, stride,
 		return 0
 	}
 	out = out[:len(adj)]
-	if distAVX2 && len(marks) > 0 && len(table) > 0 {
-		return gatherAVX2(&out[0], &adj[0], len(adj), &marks[0], len(marks), epoch, &table[0], stride, lines)
+	if distFast && len(marks) > 0 && len(table) > 0 {
+		return gatherFast(&out[0], &adj[0], len(adj), &marks[0], len(marks), epoch, &table[0], stride, lines)
 	}
 	n := 0
 	for _, id := range adj {
@@ -362,8 +362,8 @@ func Gather(out, adj []uint32, marks []uint8, epoch uint8, table []byte, stride,
 
 // Prefetch fetches ahead the two cache lines from the start of p.
 func Prefetch(p []uint32) {
-	if distAVX2 && len(p) > 0 {
-		prefetch2(&p[0])
+	if distFast && len(p) > 0 {
+		prefetchFast(&p[0])
 	}
 }
 
@@ -374,8 +374,8 @@ func Hadamard(x []float32) {
 	if n&(n-1) != 0 {
 		panic("simd: Hadamard: length is not a power of two")
 	}
-	if distAVX2 && n >= 16 {
-		hadamardAVX2(&x[0], n)
+	if distFast && n >= 16 {
+		hadamardFast(&x[0], n)
 		return
 	}
 	hadamardGeneric(x)

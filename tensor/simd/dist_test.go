@@ -49,14 +49,6 @@ func floats(rng *rand.Rand, n int) []float32 {
 }
 
 // levels runs f with the assembly on (where this CPU has it) and off.
-func levels(t *testing.T, f func(t *testing.T)) {
-	t.Run("generic", func(t *testing.T) {
-		defer setDistAVX2(setDistAVX2(false))
-		f(t)
-	})
-	t.Run(Level.String(), f)
-}
-
 func checkDistances(t *testing.T, seed uint64, dim, rows int, special bool) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	q, table := floats(rng, dim), floats(rng, dim*rows)
@@ -119,7 +111,7 @@ func checkDistances(t *testing.T, seed uint64, dim, rows int, special bool) {
 }
 
 func TestDistances(t *testing.T) {
-	levels(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		for dim := range 70 {
 			checkDistances(t, uint64(dim), dim, 9, dim%3 == 2)
 		}
@@ -210,7 +202,7 @@ func checkCodes(t *testing.T, seed uint64, blocks, rows int) {
 }
 
 func TestCodes(t *testing.T) {
-	levels(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		for blocks := 1; blocks < 18; blocks++ {
 			checkCodes(t, uint64(blocks), blocks, 11)
 		}
@@ -225,7 +217,7 @@ func FuzzCodes(f *testing.F) {
 }
 
 func TestGather(t *testing.T) {
-	levels(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		marks := make([]uint8, 100)
 		marks[7], marks[9] = 3, 2
 		out := make([]uint32, 8)
@@ -246,7 +238,7 @@ func TestGather(t *testing.T) {
 }
 
 func TestHadamard(t *testing.T) {
-	levels(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for n := 1; n <= 2048; n *= 2 {
 			x := floats(rng, n)

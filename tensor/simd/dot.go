@@ -3,7 +3,7 @@ package simd
 // Dot is the inner product of two vectors of the same length.
 func Dot(a, b []float32) float32 {
 	b = b[:len(a)]
-	if distAVX2 {
+	if distFast {
 		return dotFast(a, b)
 	}
 	return dotGeneric(a, b)

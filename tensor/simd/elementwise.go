@@ -61,7 +61,7 @@ func Binary(op Op, dst, a, b []float32) {
 		return
 	}
 	a, b = a[:n], b[:n]
-	if f := fastBinary[op].vv; f != nil && Level >= AVX2 {
+	if f := fast.binary[op].vv; f != nil {
 		f(&dst[0], &a[0], &b[0], n)
 		return
 	}
@@ -78,7 +78,7 @@ func BinaryVS(op Op, dst, a []float32, s *float32) {
 		return
 	}
 	a = a[:n]
-	if f := fastBinary[op].vs; f != nil && Level >= AVX2 {
+	if f := fast.binary[op].vs; f != nil {
 		f(&dst[0], &a[0], s, n)
 		return
 	}
@@ -95,7 +95,7 @@ func BinarySV(op Op, dst []float32, s *float32, b []float32) {
 		return
 	}
 	b = b[:n]
-	if f := fastBinary[op].sv; f != nil && Level >= AVX2 {
+	if f := fast.binary[op].sv; f != nil {
 		f(&dst[0], s, &b[0], n)
 		return
 	}
@@ -112,7 +112,7 @@ func Unary(op Op, dst, a []float32) {
 		return
 	}
 	a = a[:n]
-	if f := fastUnary[op]; f != nil && Level >= AVX2 {
+	if f := fast.unary[op]; f != nil {
 		f(&dst[0], &a[0], n)
 		return
 	}
@@ -129,8 +129,8 @@ func Where(dst, cond, a, b []float32) {
 		return
 	}
 	cond, a, b = cond[:n], a[:n], b[:n]
-	if fastWhere != nil && Level >= AVX2 {
-		fastWhere(&dst[0], &cond[0], &a[0], &b[0], n)
+	if fast.where != nil {
+		fast.where(&dst[0], &cond[0], &a[0], &b[0], n)
 		return
 	}
 	for i, c := range cond {
@@ -144,8 +144,8 @@ func Where(dst, cond, a, b []float32) {
 
 // Sum is the sum of a, 0 for none; the order of additions depends on len(a) only.
 func Sum(a []float32) float32 {
-	if len(a) > 0 && fastSum != nil && Level >= AVX2 {
-		return fastSum(&a[0], len(a))
+	if len(a) > 0 && fast.sum != nil {
+		return fast.sum(&a[0], len(a))
 	}
 	var s [8]float32
 	for i, x := range a {
@@ -156,8 +156,8 @@ func Sum(a []float32) float32 {
 
 // Maximum is the largest of a, -Inf for none, NaN if there is one.
 func Maximum(a []float32) float32 {
-	if len(a) > 0 && fastMax != nil && Level >= AVX2 {
-		return fastMax(&a[0], len(a))
+	if len(a) > 0 && fast.max != nil {
+		return fast.max(&a[0], len(a))
 	}
 	m := float32(math.Inf(-1))
 	for _, x := range a {
@@ -168,8 +168,8 @@ func Maximum(a []float32) float32 {
 
 // Minimum is the smallest of a, +Inf for none, NaN if there is one.
 func Minimum(a []float32) float32 {
-	if len(a) > 0 && fastMin != nil && Level >= AVX2 {
-		return fastMin(&a[0], len(a))
+	if len(a) > 0 && fast.min != nil {
+		return fast.min(&a[0], len(a))
 	}
 	m := float32(math.Inf(1))
 	for _, x := range a {
@@ -248,6 +248,18 @@ var plainUnary = [opCount]func(float32) float32{
 	IsNaN:    func(x float32) float32 { return truth(x != x) },
 }
 
+// elementwiseKernels are the loops of one level; nil where there is none.
+type elementwiseKernels struct {
+	binary        [opCount]struct{ vv, vs, sv binaryFunc }
+	unary         [opCount]unaryFunc
+	where         func(dst, cond, a, b *float32, n int)
+	sum, max, min func(a *float32, n int) float32
+	bools         func(dst *float32, src *byte, n int) // n a multiple of 8
+}
+
+// fast are the loops in use.
+var fast = &elementwiseKernels{}
+
 type (
 	binaryFunc func(dst, a, b *float32, n int)
 	unaryFunc  func(dst, a *float32, n int)
@@ -257,9 +269,9 @@ type (
 func BoolsToFloat(dst []float32, src []byte) {
 	src = src[:len(dst)]
 	n := 0
-	if fastBools != nil && Level >= AVX2 && len(dst) >= 8 {
+	if fast.bools != nil && len(dst) >= 8 {
 		n = len(dst) &^ 7
-		fastBools(&dst[0], &src[0], n)
+		fast.bools(&dst[0], &src[0], n)
 	}
 	for i := n; i < len(dst); i++ {
 		dst[i] = float32(src[i])

@@ -2,15 +2,6 @@
 
 #include "textflag.h"
 
-DATA tailmask<>+0(SB)/8, $-1
-DATA tailmask<>+8(SB)/8, $-1
-DATA tailmask<>+16(SB)/8, $-1
-DATA tailmask<>+24(SB)/8, $-1
-DATA tailmask<>+32(SB)/8, $0
-DATA tailmask<>+40(SB)/8, $0
-DATA tailmask<>+48(SB)/8, $0
-DATA tailmask<>+56(SB)/8, $0
-GLOBL tailmask<>(SB), RODATA|NOPTR, $64
 DATA w3f800000<>+0(SB)/4, $0x3f800000
 DATA w3f800000<>+4(SB)/4, $0x3f800000
 DATA w3f800000<>+8(SB)/4, $0x3f800000
@@ -434,6 +425,15 @@ DATA w7f800000<>+20(SB)/4, $0x7f800000
 DATA w7f800000<>+24(SB)/4, $0x7f800000
 DATA w7f800000<>+28(SB)/4, $0x7f800000
 GLOBL w7f800000<>(SB), RODATA|NOPTR, $32
+DATA tailmask<>+0(SB)/8, $-1
+DATA tailmask<>+8(SB)/8, $-1
+DATA tailmask<>+16(SB)/8, $-1
+DATA tailmask<>+24(SB)/8, $-1
+DATA tailmask<>+32(SB)/8, $0
+DATA tailmask<>+40(SB)/8, $0
+DATA tailmask<>+48(SB)/8, $0
+DATA tailmask<>+56(SB)/8, $0
+GLOBL tailmask<>(SB), RODATA|NOPTR, $64
 
 // func addVVAVX2(dst, a, b *float32, n int)
 TEXT ·addVVAVX2(SB), NOSPLIT, $0-32

@@ -151,7 +151,9 @@ func checkElementwise(t *testing.T, seed uint64, n int) {
 	}
 }
 
-func TestElementwise(t *testing.T) {
+func TestElementwise(t *testing.T) { eachLevel(t, testElementwise) }
+
+func testElementwise(t *testing.T) {
 	for n := 1; n < 80; n++ {
 		checkElementwise(t, uint64(n), n)
 	}
@@ -164,7 +166,9 @@ func FuzzElementwise(f *testing.F) {
 }
 
 // Errors of the approximations over their interesting range.
-func TestApproximations(t *testing.T) {
+func TestApproximations(t *testing.T) { eachLevel(t, testApproximations) }
+
+func testApproximations(t *testing.T) {
 	const n = 1 << 16
 	x, y := make([]float32, n), make([]float32, n)
 	for i := range x {

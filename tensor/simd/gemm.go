@@ -77,6 +77,8 @@ type Gemm struct {
 	// B is packed when BK is 0; otherwise B(k,j) is B[k*BK+j].
 	B  []float32
 	BK int
+	// Half, when its Format is not 0, is B in packed panels of 16-bit elements.
+	Half HalfPanels
 	// Bias, when not nil, is added to every row; N floats.
 	Bias []float32
 	// Add: C is added to.
@@ -112,13 +114,19 @@ func (g *Gemm) Run(m0, m1, p0, p1 int) {
 	// One bounds check per operand: the kernels see pointers.
 	_ = g.A[(m1-1)*g.ARow+(g.K-1)*g.AK]
 	_ = g.C[(m1-1)*g.CRow+min(g.N, p1*PanelWidth)-1]
-	if g.BK == 0 {
+	switch {
+	case g.Half.Format != 0:
+		_, _ = g.Half.Data[2*p1*PanelWidth*g.K-1], g.Half.Wide[min(g.K, blockK)*PanelWidth-1]
+	case g.BK == 0:
 		_ = g.B[p1*PanelWidth*g.K-1]
-	} else {
+	default:
 		_ = g.B[(g.K-1)*g.BK+min(g.N, p1*PanelWidth)-1]
 	}
 	if g.Bias != nil {
 		_ = g.Bias[g.N-1]
+	}
+	if g.runFast(m0, m1, p0, p1) {
+		return
 	}
 	blocks := (m1 - m0 + blockM - 1) / blockM
 	for b := range blocks {
@@ -133,7 +141,7 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 	var strip [32 * PanelWidth]float32
 	tiles := (m1 - m0 + 5) / 6
 	passes := (g.K + blockK - 1) / blockK
-	pa, pb, pc := unsafe.Pointer(&g.A[0]), unsafe.Pointer(&g.B[0]), unsafe.Pointer(&g.C[0])
+	pa, pb, pc := unsafe.Pointer(&g.A[0]), unsafe.Pointer(unsafe.SliceData(g.B)), unsafe.Pointer(&g.C[0])
 	for pass := range passes {
 		k0 := g.K * pass / passes
 		k1 := g.K * (pass + 1) / passes
@@ -153,6 +161,8 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 			for ; k < k1; k += step {
 				a := gemmArgs{k: min(step, k1-k), aRow: 4 * g.ARow, aK: 4 * g.AK, bK: 4 * PanelWidth}
 				switch {
+				case g.Half.Format != 0:
+					a.b = g.Half.at(p, k, a.k, g.K)
 				case g.BK == 0:
 					a.b = unsafe.Add(pb, 4*PanelWidth*(p*g.K+k))
 				case w == PanelWidth:
@@ -171,7 +181,7 @@ func (g *Gemm) block(m0, m1, p0, p1 int) {
 					if packA {
 						a.a, a.aRow, a.aK = unsafe.Pointer(&g.Scratch[(i0-m0)*(k1-k0)+(k-k0)*rows]), 4, 4*rows
 						a.next, a.step = a.b, 0
-						if g.BK == 0 && p+1 < p1 && t < 4 { // four tiles fetch the next panel
+						if g.BK == 0 && g.Half.Format == 0 && p+1 < p1 && t < 4 { // four tiles fetch the next panel
 							a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*(g.K+t*(k1-k0)/4)), 64
 						}
 					} else {

@@ -87,7 +87,9 @@ func checkGemm(t *testing.T, m, n, k int, seed uint64) {
 	}
 }
 
-func TestGemm(t *testing.T) {
+func TestGemm(t *testing.T) { eachLevel(t, testGemm) }
+
+func testGemm(t *testing.T) {
 	seed := uint64(0)
 	for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 11, 13, 121} {
 		for _, n := range []int{1, 8, 15, 16, 17, 50, 120, 201} {
@@ -111,7 +113,9 @@ func FuzzGemm(f *testing.F) {
 }
 
 // A NaN or an infinity reaches its own rows and columns only.
-func TestGemmNonFinite(t *testing.T) {
+func TestGemmNonFinite(t *testing.T) { eachLevel(t, testGemmNonFinite) }
+
+func testGemmNonFinite(t *testing.T) {
 	const m, n, k = 7, 20, 9
 	for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
 		r := rand.New(rand.NewPCG(1, 2))

@@ -135,7 +135,7 @@ func quantize16() {
 	p("MOVQ x+8(FP), SI")
 	p("MOVQ blocks+16(FP), CX")
 	p("VPCMPEQD Y15, Y15, Y15")
-	p("VPSRLD $1, Y15, Y14") // all but the sign
+	p("VPSRLD $1, Y15, Y14")  // all but the sign
 	p("VPSRLW $15, Y15, Y13") // ones
 	p("VBROADCASTSS most<>(SB), X12")
 	label("block")

@@ -1,10 +1,12 @@
 //go:build ignore
 
 // gen_elementwise writes elementwise_amd64.s and elementwise_amd64.go: AVX2 loops
-// over vectors of float32.
+// over vectors of float32, and elementwise512_amd64.s and .go: those for AVX-512.
 //
 //	go run gen_elementwise.go s > elementwise_amd64.s
 //	go run gen_elementwise.go go > elementwise_amd64.go
+//	go run gen_elementwise.go s512 > elementwise512_amd64.s
+//	go run gen_elementwise.go go512 > elementwise512_amd64.go
 package main
 
 import (
@@ -12,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -23,17 +26,52 @@ var (
 	decl   strings.Builder
 )
 
-func p(format string, a ...any) { fmt.Fprintf(&text, "\t"+format+"\n", a...) }
+// wide is true for AVX-512: the bodies are written for eight lanes, p makes them
+// sixteen.
+var (
+	wide   bool
+	lanes  = 8
+	suffix = "AVX2"
+	yreg   = regexp.MustCompile(`\bY(\d)`)
+)
 
-// word is a read-only vector of eight equal words.
+func p(format string, a ...any) {
+	s := fmt.Sprintf(format, a...)
+	if wide {
+		s = strings.Replace(yreg.ReplaceAllString(s, "Z$1"), "VROUNDPS $8,", "VRNDSCALEPS $8,", 1)
+	}
+	raw(s)
+}
+
+func raw(s string) { fmt.Fprintf(&text, "\t%s\n", s) }
+
+// cmp compares a with b; the mask is Y(m), or K2.
+func cmp(pred int, b, a string, m int) {
+	if wide {
+		p("VCMPPS $%d, %s, %s, K2", pred, b, a)
+	} else {
+		p("VCMPPS $%d, %s, %s, Y%d", pred, b, a, m)
+	}
+}
+
+// blend takes yes where cmp's mask is set.
+func blend(m int, yes, no, dst string) {
+	if wide {
+		p("VBLENDMPS %s, %s, K2, %s", yes, no, dst)
+	} else {
+		p("VBLENDVPS Y%d, %s, %s, %s", m, yes, no, dst)
+	}
+}
+
+// word is a read-only vector of equal words.
 func word(v uint32) string {
 	name := fmt.Sprintf("w%08x<>", v)
 	if !consts[name] {
 		consts[name] = true
-		for i := range 8 {
+		for i := range lanes {
 			fmt.Fprintf(&data, "DATA %s+%d(SB)/4, $0x%08x\n", name, 4*i, v)
 		}
-		fmt.Fprintf(&data, "GLOBL %s(SB), RODATA|NOPTR, $32\n", name)
+		fmt.Fprintf(&data, "GLOBL %s(SB), RODATA|NOPTR, $%d\n", name, 4*lanes)
 	}
 	return name + "(SB)"
 }
@@ -90,8 +128,8 @@ func tanhBody() {
 	rational(7.90531110763549805, []float64{-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
 		1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03}, []float64{1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03})
 	p("VANDPS %s, Y4, Y1", word(0x7fffffff))
-	p("VCMPPS $1, %s, Y1, Y1", c(0.0004)) // |x| < 0.0004: x
-	p("VBLENDVPS Y1, Y4, Y0, Y0")
+	cmp(1, c(0.0004), "Y1", 1) // |x| < 0.0004: x
+	blend(1, "Y4", "Y0", "Y0")
 }
 
 func erfBody() {
@@ -120,8 +158,8 @@ func geluBody() {
 func maxBody(op string) body {
 	return func() {
 		p("V%sPS Y1, Y0, Y2", op) // Y1 when either is NaN
-		p("VCMPPS $3, Y0, Y0, Y3")
-		p("VBLENDVPS Y3, Y0, Y2, Y0")
+		cmp(3, "Y0", "Y0", 3)
+		blend(3, "Y0", "Y2", "Y0")
 	}
 }
 
@@ -130,8 +168,12 @@ func plain(op string) body { return func() { p("V%sPS Y1, Y0, Y0", op) } }
 // compare: Y0 = 1 where the predicate holds, else 0.
 func compare(pred int) body {
 	return func() {
-		p("VCMPPS $%d, Y1, Y0, Y0", pred)
-		p("VANDPS %s, Y0, Y0", c(1))
+		cmp(pred, "Y1", "Y0", 0)
+		if wide {
+			p("VMOVUPS.Z %s, K2, Y0", c(1))
+		} else {
+			p("VANDPS %s, Y0, Y0", c(1))
+		}
 	}
 }
 
@@ -152,7 +194,7 @@ func loop(name, kinds string, f body) {
 	}
 	p("MOVQ n+%d(FP), CX", 8+8*len(kinds))
 	p("XORQ AX, AX")
-	p("SUBQ $8, CX")
+	p("SUBQ $%d, CX", lanes)
 	p("JLT tail")
 	fmt.Fprint(&text, "loop:\n")
 	load := func(how string) {
@@ -167,23 +209,40 @@ func loop(name, kinds string, f body) {
 	load("VMOVUPS %s, Y%d")
 	f()
 	p("VMOVUPS Y0, (DI)(AX*4)")
-	p("ADDQ $8, AX")
+	p("ADDQ $%d, AX", lanes)
 	p("CMPQ AX, CX")
 	p("JLE loop")
 	fmt.Fprint(&text, "tail:\n")
-	p("ADDQ $8, CX")
+	p("ADDQ $%d, CX", lanes)
 	p("SUBQ AX, CX")
 	p("JLE done")
+	tailMask()
+	if wide {
+		load("VMOVUPS.Z %s, K1, Y%d")
+		f()
+		p("VMOVUPS Y0, K1, (DI)(AX*4)")
+	} else {
+		load("VMASKMOVPS %s, Y15, Y%d")
+		f()
+		p("VMASKMOVPS Y0, Y15, (DI)(AX*4)")
+	}
+	fmt.Fprint(&text, "done:\n")
+	p("VZEROUPPER")
+	p("RET")
+}
+
+// tailMask makes the mask of CX < lanes elements: Y15, or K1.
+func tailMask() {
+	if wide {
+		p("MOVL $-1, BX")
+		p("BZHIL CX, BX, BX")
+		p("KMOVW BX, K1")
+		return
+	}
 	p("LEAQ tailmask<>+32(SB), BX")
 	p("SHLQ $2, CX")
 	p("SUBQ CX, BX")
 	p("VMOVUPS (BX), Y15")
-	load("VMASKMOVPS %s, Y15, Y%d")
-	f()
-	p("VMASKMOVPS Y0, Y15, (DI)(AX*4)")
-	fmt.Fprint(&text, "done:\n")
-	p("VZEROUPPER")
-	p("RET")
 }
 
 // reduce emits name(a, n) for n ≥ 1: eight lanes by four sums, combined in a fixed order.
@@ -197,45 +256,51 @@ func reduce(name string, neutral uint32, f func(src, dst int)) {
 		p("VMOVUPS %s, Y%d", word(neutral), i+8)
 	}
 	p("XORQ AX, AX")
-	p("SUBQ $32, CX")
+	p("SUBQ $%d, CX", 4*lanes)
 	p("JLT tail8")
 	fmt.Fprint(&text, "loop:\n")
 	for i := range 4 {
-		p("VMOVUPS %d(SI)(AX*4), Y%d", 32*i, i)
+		p("VMOVUPS %d(SI)(AX*4), Y%d", 4*lanes*i, i)
 	}
 	for i := range 4 {
 		f(i, i+8)
 	}
-	p("ADDQ $32, AX")
+	p("ADDQ $%d, AX", 4*lanes)
 	p("CMPQ AX, CX")
 	p("JLE loop")
 	fmt.Fprint(&text, "tail8:\n")
-	p("ADDQ $24, CX") // n-8
+	p("ADDQ $%d, CX", 3*lanes) // n-lanes
 	p("CMPQ AX, CX")
 	p("JGT tail")
 	fmt.Fprint(&text, "loop8:\n")
 	p("VMOVUPS (SI)(AX*4), Y0")
 	f(0, 8)
-	p("ADDQ $8, AX")
+	p("ADDQ $%d, AX", lanes)
 	p("CMPQ AX, CX")
 	p("JLE loop8")
 	fmt.Fprint(&text, "tail:\n")
-	p("ADDQ $8, CX")
+	p("ADDQ $%d, CX", lanes)
 	p("SUBQ AX, CX")
 	p("JLE join")
-	p("LEAQ tailmask<>+32(SB), BX")
-	p("SHLQ $2, CX")
-	p("SUBQ CX, BX")
-	p("VMOVUPS (BX), Y15")
-	p("VMASKMOVPS (SI)(AX*4), Y15, Y0")
-	p("VMOVUPS %s, Y1", word(neutral))
-	p("VBLENDVPS Y15, Y0, Y1, Y0")
+	tailMask()
+	if wide {
+		p("VMOVUPS %s, Y0", word(neutral))
+		p("VMOVUPS (SI)(AX*4), K1, Y0")
+	} else {
+		p("VMASKMOVPS (SI)(AX*4), Y15, Y0")
+		p("VMOVUPS %s, Y1", word(neutral))
+		p("VBLENDVPS Y15, Y0, Y1, Y0")
+	}
 	f(0, 9)
 	fmt.Fprint(&text, "join:\n")
 	f(10, 8)
 	f(11, 9)
 	f(9, 8)
-	p("VEXTRACTF128 $1, Y8, X0")
+	if wide {
+		raw("VEXTRACTF64X4 $1, Z8, Y0")
+		f(0, 8)
+	}
+	raw("VEXTRACTF128 $1, Y8, X0")
 	f(0, 8)
 	p("VSHUFPS $0x4E, Y8, Y8, Y0")
 	f(0, 8)
@@ -250,8 +315,9 @@ func reduce(name string, neutral uint32, f func(src, dst int)) {
 func extreme(op string) func(src, dst int) {
 	return func(src, dst int) {
 		p("V%sPS Y%d, Y%d, Y4", op, dst, src) // dst when either is NaN
-		p("VCMPPS $3, Y%d, Y%d, Y5", src, src)
-		p("VBLENDVPS Y5, Y%d, Y4, Y%d", src, dst)
+		y := fmt.Sprintf("Y%d", src)
+		cmp(3, y, y, 5)
+		blend(5, y, "Y4", fmt.Sprintf("Y%d", dst))
 	}
 }
 
@@ -275,27 +341,31 @@ func bools() {
 }
 
 func main() {
-	data.WriteString("DATA tailmask<>+0(SB)/8, $-1\nDATA tailmask<>+8(SB)/8, $-1\nDATA tailmask<>+16(SB)/8, $-1\nDATA tailmask<>+24(SB)/8, $-1\n")
-	data.WriteString("DATA tailmask<>+32(SB)/8, $0\nDATA tailmask<>+40(SB)/8, $0\nDATA tailmask<>+48(SB)/8, $0\nDATA tailmask<>+56(SB)/8, $0\nGLOBL tailmask<>(SB), RODATA|NOPTR, $64\n")
+	kind := os.Args[1]
+	if base, ok := strings.CutSuffix(kind, "512"); ok {
+		kind, wide, lanes, suffix = base, true, 16, "Z"
+	}
+	masks := ("DATA tailmask<>+0(SB)/8, $-1\nDATA tailmask<>+8(SB)/8, $-1\nDATA tailmask<>+16(SB)/8, $-1\nDATA tailmask<>+24(SB)/8, $-1\n")
+	masks += ("DATA tailmask<>+32(SB)/8, $0\nDATA tailmask<>+40(SB)/8, $0\nDATA tailmask<>+48(SB)/8, $0\nDATA tailmask<>+56(SB)/8, $0\nGLOBL tailmask<>(SB), RODATA|NOPTR, $64\n")
 	for _, x := range []struct {
 		name string
 		f    body
 	}{{"add", plain("ADD")}, {"sub", plain("SUB")}, {"mul", plain("MUL")}, {"div", plain("DIV")}, {"max", maxBody("MAX")}, {"min", maxBody("MIN")}} {
 		for _, k := range []string{"vv", "vs", "sv"} {
-			loop(x.name+strings.ToUpper(k)+"AVX2", k, x.f)
+			loop(x.name+strings.ToUpper(k)+suffix, k, x.f)
 		}
 	}
 	for _, x := range []struct {
 		name string
 		pred int
 	}{{"eq", 0}, {"ne", 4}, {"lt", 17}, {"le", 18}, {"gt", 30}, {"ge", 29}} {
-		loop(x.name+"VVAVX2", "vv", compare(x.pred))
-		loop(x.name+"VSAVX2", "vs", compare(x.pred))
+		loop(x.name+"VV"+suffix, "vv", compare(x.pred))
+		loop(x.name+"VS"+suffix, "vs", compare(x.pred))
 	}
-	loop("whereAVX2", "vvv", func() {
+	loop("where"+suffix, "vvv", func() {
 		p("VXORPS Y3, Y3, Y3")
-		p("VCMPPS $4, Y3, Y0, Y0")
-		p("VBLENDVPS Y0, Y1, Y2, Y0")
+		cmp(4, "Y3", "Y0", 0)
+		blend(0, "Y1", "Y2", "Y0")
 	})
 	for _, x := range []struct {
 		name string
@@ -307,13 +377,16 @@ func main() {
 		{"rsqrt", func() { p("VSQRTPS Y0, Y1"); p("VMOVUPS %s, Y0", c(1)); p("VDIVPS Y1, Y0, Y0") }},
 		{"exp", expBody}, {"tanh", tanhBody}, {"erf", erfBody}, {"logistic", logisticBody}, {"gelu", geluBody},
 	} {
-		loop(x.name+"AVX2", "v", x.f)
+		loop(x.name+suffix, "v", x.f)
 	}
-	reduce("sumAVX2", 0, func(src, dst int) { p("VADDPS Y%d, Y%d, Y%d", src, dst, dst) })
-	reduce("reduceMaxAVX2", 0xff800000, extreme("MAX"))
-	reduce("reduceMinAVX2", 0x7f800000, extreme("MIN"))
-	bools()
-	if os.Args[1] == "go" {
+	reduce("sum"+suffix, 0, func(src, dst int) { p("VADDPS Y%d, Y%d, Y%d", src, dst, dst) })
+	reduce("reduceMax"+suffix, 0xff800000, extreme("MAX"))
+	reduce("reduceMin"+suffix, 0x7f800000, extreme("MIN"))
+	if !wide {
+		data.WriteString(masks)
+		bools()
+	}
+	if kind == "go" {
 		fmt.Fprint(w, "// Code generated by gen_elementwise.go; DO NOT EDIT.\n\npackage simd\n"+decl.String())
 	} else {
 		fmt.Fprint(w, "// Code generated by gen_elementwise.go; DO NOT EDIT.\n\n#include \"textflag.h\"\n\n"+data.String()+text.String())

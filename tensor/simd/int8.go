@@ -7,13 +7,22 @@ import (
 
 // Int8Weights is a matrix B [k,n] in 7-bit integers, one scale per column: B(i,j) ≈
 // Scale[j]·q, |q| ≤ 63. With rows of A in 7 bits without sign, sums of four products
-// fit 16 bits, which is what VPMADDUBSW gives without VNNI.
+// fit 16 bits, which is what VPMADDUBSW gives without VNNI. With VNNI both have 8 bits.
 type Int8Weights struct {
 	N, K   int
 	Data   []int8    // panels of 16 columns: [K8][2][16][4]
 	Scale  []float32 // [panels·16]
 	Sums   []int32   // [panels·16] sums of a column's integers
 	panels int
+}
+
+// int8Limits are the largest magnitude of a weight and the largest activation at the
+// level in use.
+func int8Limits() (weight, row float32) {
+	if Level >= VNNI {
+		return 127, 255
+	}
+	return 63, 127
 }
 
 // int8K is k rounded up to the groups of 8 that the kernels take.
@@ -23,6 +32,7 @@ func int8K(k int) int { return (k + 7) / 8 * 8 }
 func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 	panels := (n + PanelWidth - 1) / PanelWidth
 	w := &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, panels*PanelWidth), Sums: make([]int32, panels*PanelWidth)}
+	limit, _ := int8Limits()
 	for j := range n {
 		largest := float32(0)
 		for i := range k {
@@ -32,8 +42,8 @@ func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 			w.Scale[j] = largest // 0, or what makes the column not a number
 			continue
 		}
-		inv := 63 / largest
-		w.Scale[j] = largest / 63
+		inv := limit / largest
+		w.Scale[j] = largest / limit
 		p := w.Data[j/PanelWidth*PanelWidth*int8K(k):]
 		for i := range k {
 			q := int8(math.RoundToEven(float64(b[i*strideK+j*strideN] * inv)))
@@ -44,7 +54,7 @@ func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 	return w
 }
 
-// Int8Rows are rows of A in 7 bits: A(i,·) ≈ Scale[i]·(q − Zero[i]).
+// Int8Rows are rows of A in 7 bits without sign, 8 with VNNI: A(i,·) ≈ Scale[i]·(q − Zero[i]).
 type Int8Rows struct {
 	K     int
 	Data  []byte // [rows, RowBytes(K)]
@@ -60,7 +70,8 @@ func (q *Int8Rows) Set(i int, x []float32) {
 	lo, hi := min(Minimum(x), 0), max(Maximum(x), 0)
 	row := q.Data[i*RowBytes(q.K) : (i+1)*RowBytes(q.K)]
 	clear(row[len(x):])
-	scale := (hi - lo) / 127
+	_, limit := int8Limits()
+	scale := (hi - lo) / limit
 	if !(scale > 0) || math.IsInf(float64(scale), 0) { // all zeros, or not finite
 		clear(row)
 		q.Scale[i], q.Zero[i] = 0, 0
@@ -75,12 +86,12 @@ func (q *Int8Rows) Set(i int, x []float32) {
 	}
 	zero := float32(math.RoundToEven(float64(-lo * inv)))
 	q.Scale[i], q.Zero[i] = scale, int32(zero)
-	quantizeRow(row[:len(x)], x, inv, zero)
+	quantizeRow(row[:len(x)], x, inv, zero, limit)
 }
 
-func quantizeGo(dst []byte, x []float32, inv, zero float32) {
+func quantizeGo(dst []byte, x []float32, inv, zero, limit float32) {
 	for i, v := range x {
-		dst[i] = byte(max(0, min(127, math.RoundToEven(float64(v*inv+zero)))))
+		dst[i] = byte(max(0, min(limit, float32(math.RoundToEven(float64(v*inv+zero))))))
 	}
 }
 
@@ -95,6 +106,9 @@ func (w *Int8Weights) Run(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) {
 		panic("simd: int8 product outside the matrix")
 	}
 	_ = c[(m1-1-m0)*cRow+min(w.N, p1*PanelWidth)-1-p0*PanelWidth]
+	if w.runFast(q, c, cRow, m0, m1, p0, p1) {
+		return
+	}
 	var tmp [4 * PanelWidth]float32
 	for p := p0; p < p1; p++ {
 		width := min(PanelWidth, w.N-p*PanelWidth)

@@ -50,11 +50,15 @@ func (g *int8Args) tile(rows int) {
 	}
 }
 
-func quantizeRow(dst []byte, x []float32, inv, zero float32) {
+func quantizeRow(dst []byte, x []float32, inv, zero, limit float32) {
 	n := 0
-	if Level >= AVX2 && len(x) >= 32 {
+	switch {
+	case Level >= VNNI && len(x) >= 16:
+		n = len(x) &^ 15
+		quantize8Z(&dst[0], &x[0], n, inv, zero)
+	case Level >= AVX2 && Level < VNNI && len(x) >= 32:
 		n = len(x) / 32 * 32
 		quantize7(&dst[0], &x[0], n, inv, zero)
 	}
-	quantizeGo(dst[n:], x[n:], inv, zero)
+	quantizeGo(dst[n:], x[n:], inv, zero, limit)
 }

@@ -19,4 +19,6 @@ type int8Args struct {
 
 func (g *int8Args) tile(rows int) { g.tileGo(rows) }
 
-func quantizeRow(dst []byte, x []float32, inv, zero float32) { quantizeGo(dst, x, inv, zero) }
+func quantizeRow(dst []byte, x []float32, inv, zero, limit float32) {
+	quantizeGo(dst, x, inv, zero, limit)
+}

@@ -13,9 +13,12 @@ func int8Rows(m, k int) *Int8Rows {
 
 // The product is exact for the quantised integers, also at the extremes that would
 // saturate 16 bits if a bit more were used.
-func TestInt8Exact(t *testing.T) {
+func TestInt8Exact(t *testing.T) { eachLevel(t, testInt8Exact) }
+
+func testInt8Exact(t *testing.T) {
+	wmax, amax := int8Limits()
 	r := rand.New(rand.NewPCG(6, 6))
-	for _, s := range [][3]int{{1, 1, 1}, {2, 17, 7}, {3, 16, 8}, {5, 40, 33}, {9, 31, 100}, {4, 16, 3072}} {
+	for _, s := range [][3]int{{1, 1, 1}, {2, 17, 7}, {3, 16, 8}, {5, 40, 33}, {9, 31, 100}, {23, 33, 64}, {4, 16, 3072}} {
 		m, n, k := s[0], s[1], s[2]
 		for _, extreme := range []bool{false, true} {
 			b, a := randomFloats(r, k*n), randomFloats(r, m*k)
@@ -40,11 +43,11 @@ func TestInt8Exact(t *testing.T) {
 					want := 0.0
 					for l := range k {
 						v := w.Data[j/16*16*int8K(k)+(l/4*16+j%16)*4+l%4]
-						if v > 63 || v < -63 {
+						if float32(v) > wmax || float32(v) < -wmax {
 							t.Fatalf("weight %d", v)
 						}
 						x := q.Data[i*RowBytes(k)+l]
-						if x > 127 {
+						if float32(x) > amax {
 							t.Fatalf("activation %d", x)
 						}
 						want += float64(v) * float64(int32(x)-q.Zero[i])
@@ -60,7 +63,9 @@ func TestInt8Exact(t *testing.T) {
 }
 
 // Quantisation is close, and a row does not depend on the others.
-func TestInt8Accuracy(t *testing.T) {
+func TestInt8Accuracy(t *testing.T) { eachLevel(t, testInt8Accuracy) }
+
+func testInt8Accuracy(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	const m, n, k = 9, 64, 768
 	b, a := randomFloats(r, k*n), randomFloats(r, m*k)

@@ -20,7 +20,7 @@ const (
 	VNNI
 )
 
-var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "vnni"}
+var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "avx512vnni"}
 
 func (i ISA) String() string { return isaNames[i] }
 
@@ -58,3 +58,12 @@ func chooseISA(name string) (ISA, error) {
 	}
 	return best, fmt.Errorf("RAG2_ISA: this CPU does not run %s; using %s", want, best)
 }
+
+// useLevel changes the level, for tests: nothing may be running.
+func useLevel(l ISA) {
+	Level = l
+	selectKernels()
+	selectElementwise()
+}
+
+func init() { useLevel(Level) }

@@ -169,6 +169,9 @@ func (f *File) Info(name string) (Info, error) {
 	return i, nil
 }
 
+// Changed tells whether an adapter adds to the tensor, so that Raw is not what Float32 gives.
+func (f *File) Changed(name string) bool { _, ok := f.low[name]; return ok }
+
 // Raw is the tensor's mapped bytes.
 func (f *File) Raw(name string) ([]byte, error) {
 	i, err := f.Info(name)

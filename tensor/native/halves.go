@@ -1,0 +1,112 @@
+package native
+
+import (
+	"runtime/debug"
+	"unsafe"
+
+	"rag2/tensor/simd"
+)
+
+// The engines "native:bf16" and "native:f16" keep weights [out,in] of products in
+// 16-bit elements: half the memory, and half the traffic where that is the limit. The
+// buffer's elements are the rounded ones once an executable that multiplies with it has
+// run. A checkpoint that
+// is 16-bit already comes through BlockBuffer, on any engine of this package.
+
+// half tells whether the elements are 16-bit numbers.
+func (q *blocks) half() bool { return q.format == simd.BlockBF16 || q.format == simd.BlockF16 }
+
+// roundWeights rounds the weights of the execution's products, before anything reads
+// them.
+func (x *execution) roundWeights() {
+	for _, s := range x.exe.steps {
+		if d, ok := s.(*dotStep); ok && d.mode == packWeight {
+			x.params[d.b.v.index].round(x, d)
+		}
+	}
+}
+
+// round rounds a matrix that the step uses whole, as [n,k], to 16 bits.
+func (b *Buffer) round(x *execution, s *dotStep) {
+	d := b.shape.Dimensions
+	if !b.host || len(d) != 2 || s.b.off != 0 || s.b.row != 1 || s.b.col != s.k || d[0] != s.n || d[1] != s.k || s.k < 32 || s.n < simd.PanelWidth {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blocks != nil || b.mem == nil {
+		return
+	}
+	p := &roundJob{format: x.exe.backend.half, dst: simd.NewHalfPanels(s.n, s.k), src: unsafe.Slice((*float32)(b.base()), s.n*s.k), n: s.n, k: s.k}
+	x.job = jobRef{step: p}
+	x.pool.run(x, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
+	b.blocks = &blocks{format: p.format, data: p.dst, n: s.n, k: s.k}
+	b.mem, b.packs = nil, nil
+	if droppedBytes.Add(int64(b.bytes)) >= 64<<20 {
+		droppedBytes.Store(0)
+		debug.FreeOSMemory()
+	}
+}
+
+// sumRows sums the rows of A by 32 columns when they are few enough for MatVec.
+func (s *dotStep) sumRows(x *execution) {
+	if s.m > matVecRows || s.a.col != 1 || x.blocks.half() {
+		return
+	}
+	per := s.k / simd.BlockColumns
+	if len(x.sums) < s.m*per {
+		x.sums = make([]float32, s.m*per)
+	}
+	a := s.from(x, &s.a, 0)
+	for r := range s.m {
+		simd.BlockSums(x.sums[r*per:], a[r*s.a.row:r*s.a.row+s.k])
+	}
+}
+
+// matVecRows is the number of rows up to which weights are widened in registers, once
+// per row; for more they are widened to memory once per block of rows.
+const matVecRows = 2
+
+// floatTask is blockTask for K-quants and 16-bit elements.
+func (s *dotStep) floatTask(x *execution, w *workerState, c []float32, cRow, m0, m1, p0, p1 int) {
+	q, a := x.blocks, s.from(x, &s.a, 0)
+	if s.m <= matVecRows && s.a.col == 1 {
+		var y [simd.PanelWidth]float32
+		for r := m0; r < m1; r++ {
+			var sums []float32
+			if !q.half() {
+				sums = x.sums[r*(s.k/simd.BlockColumns):]
+			}
+			for p := p0; p < p1; p++ {
+				simd.MatVec(q.format, &y, a[r*s.a.row:r*s.a.row+s.k], sums, q.panel(p))
+				copy(c[(r-m0)*cRow+(p-p0)*simd.PanelWidth:][:min(simd.PanelWidth, s.n-p*simd.PanelWidth)], y[:])
+			}
+		}
+		return
+	}
+	g := simd.Gemm{M: m1 - m0, N: min(s.n, p1*simd.PanelWidth) - p0*simd.PanelWidth, K: s.k, A: a[m0*s.a.row:], ARow: s.a.row, AK: s.a.col, C: c, CRow: cRow, Scratch: w.gemm}
+	wide := w.scratch[:s.k*simd.PanelWidth]
+	if q.half() {
+		g.Half = simd.HalfPanels{Format: q.format, Data: q.data[p0*q.format.PanelBytes(q.k):], Wide: wide}
+		g.Run(0, g.M, 0, p1-p0)
+		return
+	}
+	n := g.N
+	for p := p0; p < p1; p++ {
+		simd.Expand(q.format, wide, q.panel(p), 0, s.k)
+		g.B, g.C, g.N = wide, c[(p-p0)*simd.PanelWidth:], min(simd.PanelWidth, n-(p-p0)*simd.PanelWidth)
+		g.Run(0, g.M, 0, 1)
+	}
+}
+
+// roundJob rounds one panel per task.
+type roundJob struct {
+	format simd.BlockFormat
+	dst    []byte
+	src    []float32
+	n, k   int
+}
+
+func (p *roundJob) task(_ *execution, i, _ int) {
+	simd.PackHalf(p.format, p.dst, p.src, p.k, p.n, 1, p.k, i, i+1)
+}

@@ -1,0 +1,161 @@
+package simd
+
+import "unsafe"
+
+//go:generate sh -c "go run gen_avx512.go s > avx512_amd64.s; go run gen_avx512.go go > a.tmp; gofmt a.tmp > avx512_amd64.go; rm a.tmp"
+
+// gemmZArgs are an AVX-512 microkernel's arguments; strides in bytes, masks of the
+// columns of two panels. The assembly knows the offsets.
+type gemmZArgs struct {
+	k            int
+	a            unsafe.Pointer
+	aRow, aK     int
+	b, b2        unsafe.Pointer
+	bK           int
+	init         unsafe.Pointer
+	initLd       int
+	c            unsafe.Pointer
+	cLd          int
+	mask1, mask2 uint64
+}
+
+// rowsZ is the most rows of a tile, of 32 columns: 28 of the 32 registers are sums.
+const rowsZ = 14
+
+var zerosZ [2 * PanelWidth]float32
+
+// columnMask is the mask of w columns, at most a panel's.
+func columnMask(w int) uint64 { return 1<<min(PanelWidth, max(0, w)) - 1 }
+
+// runFast is Run for AVX-512; false when the level is lower.
+func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
+	if Level < AVX512 {
+		return false
+	}
+	passes := (g.K + blockK - 1) / blockK
+	tiles := (m1 - m0 + rowsZ - 1) / rowsZ
+	pack := g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch && (m1-m0)/tiles >= 8
+	block := tiles // tiles whose rows of A stay packed
+	if pack {
+		block = len(g.Scratch) / (16 * ((g.K + passes - 1) / passes))
+	}
+	blocks := (tiles + block - 1) / block
+	for b := range blocks {
+		t0, t1 := tiles*b/blocks, tiles*(b+1)/blocks
+		for pass := range passes {
+			g.passZ(m0+(m1-m0)*t0/tiles, m0+(m1-m0)*t1/tiles, t1-t0, p0, p1, g.K*pass/passes, g.K*(pass+1)/passes, pack)
+		}
+	}
+	return true
+}
+
+// passZ adds up k0 ≤ k < k1 for rows m0 … m1 in tiles.
+func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
+	k := k1 - k0
+	at := func(t int) int { return m0 + (m1-m0)*t/tiles }
+	if pack {
+		for t := range tiles {
+			packZ(g.Scratch[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
+		}
+	}
+	width := 2
+	if g.Half.Format != 0 {
+		width = 1 // a panel is widened at a time
+	}
+	pa, pc := unsafe.Pointer(&g.A[0]), unsafe.Pointer(&g.C[0])
+	for p := p0; p < p1; p += width {
+		panels := min(width, p1-p)
+		a := gemmZArgs{k: k, bK: 4 * PanelWidth, cLd: 4 * g.CRow, mask1: columnMask(g.N - p*PanelWidth), mask2: columnMask(g.N - (p+1)*PanelWidth)}
+		switch {
+		case g.Half.Format != 0:
+			a.b = g.Half.at(p, k0, k, g.K)
+		case g.BK == 0:
+			a.b = unsafe.Pointer(&g.B[PanelWidth*(p*g.K+k0)])
+		default:
+			a.b, a.bK = unsafe.Pointer(&g.B[k0*g.BK+p*PanelWidth]), 4*g.BK
+		}
+		if panels == 2 {
+			a.b2 = unsafe.Add(a.b, 4*PanelWidth)
+			if g.BK == 0 {
+				a.b2 = unsafe.Add(a.b, 4*PanelWidth*g.K)
+			}
+		}
+		for t := range tiles {
+			i, rows := at(t), at(t+1)-at(t)
+			a.c = unsafe.Add(pc, 4*(i*g.CRow+p*PanelWidth))
+			switch {
+			case k0 > 0 || g.Add:
+				a.init, a.initLd = a.c, a.cLd
+			case g.Bias != nil:
+				a.init, a.initLd = unsafe.Pointer(&g.Bias[p*PanelWidth]), 0
+			default:
+				a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
+			}
+			if pack {
+				a.a = unsafe.Pointer(&g.Scratch[t*16*k])
+				gemmZPackedTable[rows-1][panels-1](&a)
+				continue
+			}
+			a.a, a.aRow, a.aK = unsafe.Add(pa, 4*(i*g.ARow+k0*g.AK)), 4*g.ARow, 4*g.AK
+			gemmZTable[rows-1][panels-1](&a)
+		}
+	}
+}
+
+// packZ writes dst[k][16] from 8 to 14 rows of src, ld floats apart: the first eight,
+// then the last eight.
+func packZ(dst, src []float32, rows, k, ld int) {
+	n := k &^ 7
+	if n > 0 {
+		_, _ = dst[16*n-1], src[(rows-1)*ld+n-1]
+		packT8(&dst[0], &src[0], n/8, 4*ld)
+		packT8(&dst[8], &src[(rows-8)*ld], n/8, 4*ld)
+	}
+	for i := n; i < k; i++ {
+		for r := range 8 {
+			dst[16*i+r], dst[16*i+8+r] = src[r*ld+i], src[(rows-8+r)*ld+i]
+		}
+	}
+}
+
+// int8ZArgs are an int8 kernel's arguments, like gemmZArgs.
+type int8ZArgs struct {
+	k8             int
+	a              unsafe.Pointer
+	aRow           int
+	b, b2          unsafe.Pointer
+	c              unsafe.Pointer
+	cLd            int
+	sums, scale    unsafe.Pointer
+	zero, rowScale unsafe.Pointer
+	mask1, mask2   uint64
+}
+
+// runFast is Run for AVX-512; false when the level is lower.
+func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) bool {
+	if Level < AVX512 {
+		return false
+	}
+	table, most := int8ZTable[:], len(int8ZTable)
+	if Level >= VNNI {
+		table, most = int8VNNITable[:], len(int8VNNITable)
+	}
+	rb, k := RowBytes(w.K), int8K(w.K)
+	tiles := (m1 - m0 + most - 1) / most
+	for p := p0; p < p1; p += 2 {
+		panels := min(2, p1-p)
+		a := int8ZArgs{k8: k / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[p*PanelWidth]), scale: unsafe.Pointer(&w.Scale[p*PanelWidth]),
+			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
+		if panels == 2 {
+			a.b2 = unsafe.Add(a.b, PanelWidth*k)
+		}
+		for t := range tiles {
+			i := m0 + (m1-m0)*t/tiles
+			rows := m0 + (m1-m0)*(t+1)/tiles - i
+			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
+			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
+			table[rows-1][panels-1](&a)
+		}
+	}
+	return true
+}

@@ -1,5 +1,0 @@
-//go:build !amd64
-
-package simd
-
-func setDistAVX2(bool) bool { return false }

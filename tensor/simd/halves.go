@@ -1,0 +1,156 @@
+package simd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/x448/float16"
+)
+
+// Panels of 16-bit elements are [k][16] little-endian numbers, columns of B as in
+// Gemm's packed float32 panels. Products widen them; sums are float32.
+const (
+	BlockBF16 BlockFormat = 96 + iota
+	BlockF16
+)
+
+// importHalf is ImportBlocks for BF16 and F16.
+func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error) {
+	f := BlockBF16
+	if kind == "F16" {
+		f = BlockF16
+	}
+	if n < 1 || k < 1 || len(data) != 2*n*k {
+		return 0, nil, fmt.Errorf("simd: %d bytes of %s do not make a matrix [%d,%d]", len(data), kind, n, k)
+	}
+	out := NewHalfPanels(n, k)
+	for row := range n {
+		dst := out[row/PanelWidth*f.PanelBytes(k)+2*(row%PanelWidth):]
+		src := data[2*row*k:]
+		for i := range k {
+			dst[2*PanelWidth*i], dst[2*PanelWidth*i+1] = src[2*i], src[2*i+1]
+		}
+	}
+	return f, out, nil
+}
+
+// NewHalfPanels makes the memory of a matrix [k,n] in 16-bit panels, with room behind
+// for what kernels prefetch.
+func NewHalfPanels(n, k int) []byte {
+	size := (n + PanelWidth - 1) / PanelWidth * PanelWidth * 2 * k
+	return make([]byte, size+4096)[:size]
+}
+
+// PackHalf rounds panels p0 ≤ p < p1 of B [k,n], whose element (i,j) is
+// b[i*strideK+j*strideN], to nearest; dst is NewHalfPanels' memory.
+func PackHalf(f BlockFormat, dst []byte, b []float32, k, n, strideK, strideN, p0, p1 int) {
+	for j := p0 * PanelWidth; j < min(n, p1*PanelWidth); j++ {
+		d := dst[j/PanelWidth*f.PanelBytes(k)+2*(j%PanelWidth):]
+		for i := range k {
+			binary.LittleEndian.PutUint16(d[2*PanelWidth*i:], narrow(f, b[i*strideK+j*strideN]))
+		}
+	}
+}
+
+// narrow rounds to nearest, ties to even.
+func narrow(f BlockFormat, v float32) uint16 {
+	if f == BlockF16 {
+		return float16.Fromfloat32(v).Bits()
+	}
+	u := math.Float32bits(v)
+	if v != v {
+		return uint16(u>>16) | 0x40
+	}
+	return uint16((u + 0x7fff + u>>16&1) >> 16)
+}
+
+func widen(f BlockFormat, b []byte) float32 {
+	if f == BlockF16 {
+		return half(b)
+	}
+	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
+}
+
+// widenPanel writes columns k0 … k1 of a panel of 16-bit elements as [k1-k0][16]
+// floats.
+func widenPanel(f BlockFormat, dst []float32, panel []byte, k0, k1 int) {
+	src := panel[2*PanelWidth*k0 : 2*PanelWidth*k1]
+	dst = dst[:PanelWidth*(k1-k0)]
+	if len(dst) == 0 || widenFast(f, dst, src) {
+		return
+	}
+	for i := range dst {
+		dst[i] = widen(f, src[2*i:])
+	}
+}
+
+func halfRow(f BlockFormat, dst []float32, panel []byte, r int) {
+	for i := range dst {
+		dst[i] = widen(f, panel[2*(i*PanelWidth+r):])
+	}
+}
+
+func matVecHalfGo(f BlockFormat, dst *[PanelWidth]float32, x []float32, panel []byte) {
+	*dst = [PanelWidth]float32{}
+	for i, v := range x {
+		for r := range dst {
+			dst[r] += v * widen(f, panel[2*(i*PanelWidth+r):])
+		}
+	}
+}
+
+// MatVec sets dst[r] to the product of row r of a panel and x, for the formats that
+// BlockProduct does not take: K-quants and 16-bit elements; see ByFloats. len(x) is the
+// number of columns; sums are BlockSums of x, which BlockQ4K needs.
+func MatVec(f BlockFormat, dst *[PanelWidth]float32, x, sums []float32, panel []byte) {
+	if !f.ByFloats() || len(x) == 0 || len(panel) < f.PanelBytes(len(x)) || len(x)%f.columns() != 0 || (f == BlockQ4K && len(sums) < len(x)/BlockColumns) {
+		panic("simd: MatVec on a short panel")
+	}
+	switch {
+	case matVecFast(f, dst, x, sums, panel):
+	case f.columns() == 1:
+		matVecHalfGo(f, dst, x, panel)
+	default:
+		matVecKGo(f, dst, x, panel)
+	}
+}
+
+// ByFloats tells whether products with the format are MatVec or Expand and Gemm, in
+// float32; the others are BlockProduct.
+func (f BlockFormat) ByFloats() bool { return f >= BlockQ4K }
+
+// expandOther is Expand for what is not in blocks of 32 columns.
+func expandOther(f BlockFormat, dst []float32, panel []byte, c0, n int) {
+	if n <= 0 {
+		return
+	}
+	if f.columns() == 1 {
+		widenPanel(f, dst, panel, c0, c0+n)
+		return
+	}
+	if c0%kColumns != 0 || n%kColumns != 0 {
+		expandKPart(f, dst, panel, c0, n)
+		return
+	}
+	blocks := n / kColumns
+	panel = panel[f.PanelBytes(c0):f.PanelBytes(c0+n)]
+	_ = dst[n*PanelWidth-1]
+	if !expandKFast(f, dst, panel, blocks) {
+		expandKGo(f, dst, panel, blocks)
+	}
+}
+
+// HalfPanels is a packed matrix B in 16-bit elements, for Gemm.
+type HalfPanels struct {
+	Format BlockFormat // BlockBF16 or BlockF16
+	Data   []byte
+	Wide   []float32 // scratch: min(K, 384)·16 floats
+}
+
+// at widens rows k … k+n of panel p of a matrix with K rows.
+func (h *HalfPanels) at(p, k, n, kAll int) unsafe.Pointer {
+	widenPanel(h.Format, h.Wide, h.Data[2*PanelWidth*p*kAll:], k, k+n)
+	return unsafe.Pointer(&h.Wide[0])
+}
