@@ -81,6 +81,9 @@ SHARED_VECTORS ?= ../shared/data/vectors
 bench-ann: ## the vector index beside hnswlib, faiss and usearch: bench/ann.md and plots (needs PYTHON with them)
 	go run ./bench/ann -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann' -out bench
 
+bench-ann-1m: ## the same on a million vectors, and on disk under a memory limit (hours, resumable; as root): bench/ann-1m.md
+	go run ./bench/ann -million -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann1m' -out bench
+
 lint: ## gofmt, go vet, golangci-lint when installed
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...

@@ -39,7 +39,7 @@ func BenchmarkRetrieve(b *testing.B) {
 		if _, err := ingest.BuildIndex(b.Context(), h, name, enc, ingest.IndexOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		c, err := h.Open(name, enc.Fingerprint())
+		c, err := h.Open(name, enc.Fingerprint(), "")
 		if err != nil {
 			b.Fatal(err)
 		}

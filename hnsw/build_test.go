@@ -46,6 +46,40 @@ func TestSameFileForAnyThreads(t *testing.T) {
 }
 
 // A build that is cancelled after any round and taken up again makes the same file.
+// TestRecode: the file made by recoding is the one that a build with those codes makes.
+func TestRecode(t *testing.T) {
+	path, _ := write(t, 700, 24, 2)
+	from, to := filepath.Join(filepath.Dir(path), "from"), filepath.Join(filepath.Dir(path), "to")
+	for _, m := range []Metric{InnerProduct, Cosine} {
+		if err := Build(context.Background(), path, from, BuildOptions{Codes: FourBit, Metric: m}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
+			if err := Recode(context.Background(), from, to, c); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, buildBytes(t, path, BuildOptions{Codes: c, Metric: m})) {
+				t.Errorf("%v, %v: another file than a build makes", m, c)
+			}
+		}
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(from, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Recode(context.Background(), from, to, OneBit); err == nil {
+		t.Error("a damaged index was recoded")
+	}
+}
+
 func TestResumeAfterCancel(t *testing.T) {
 	path, _ := write(t, 1200, 16, 3)
 	o := BuildOptions{Codes: Int8, Workers: 2}

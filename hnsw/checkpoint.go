@@ -36,6 +36,9 @@ func (b *builder) save() error {
 	}
 	b.saves++
 	b.lastSave, b.saveCost = time.Now(), time.Since(start)
+	if b.o.OnCheckpoint != nil {
+		b.o.OnCheckpoint(b.saveCost)
+	}
 	return nil
 }
 

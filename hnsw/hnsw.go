@@ -110,6 +110,9 @@ func scaled(qs [][]float32, metric Metric) [][]float32 {
 }
 
 func (v *vectors) scanRows(ctx context.Context, metric Metric, norms []float32, qs [][]float32, tops []topK, from, to int, keep func(int) bool) error {
+	if len(qs) >= gemmQueries && metric != L2 {
+		return v.scanMany(ctx, metric, norms, qs, tops, from, to, keep)
+	}
 	d := v.dim
 	store := make([]float32, exactBlock*d)
 	var rows [exactBlock][]float32

@@ -21,9 +21,10 @@ type SearchOptions struct {
 	// Ef is the breadth of the walk; 0 is the index's setting, or max(64, 2k). It is
 	// never below k.
 	Ef int
-	// Rescore is how many of the walk's best rows are scored again by their vectors
-	// when the walk reads codes; 0 is the index's setting, or a number that fits the
-	// codes. It is k to Ef.
+	// Rescore is how many of the walk's best rows are scored again by their vectors at
+	// most when the walk reads codes; 0 is the index's setting, or a number that fits
+	// the codes. It is k to Ef. Rescoring ends earlier when no row left is likely to
+	// come among the k best.
 	Rescore int
 	// Exact scans instead of walking the graph.
 	Exact bool
@@ -227,7 +228,7 @@ func (x *Index) walk(s *searcher, q []float32, k, ef int, o SearchOptions, st *S
 	r := x.rescore(k, ef, o)
 	s.hits = s.hits[:0]
 	for _, p := range s.pool[:min(r, len(s.pool))] {
-		s.hits = append(s.hits, Hit{int(keyID(p)), 0})
+		s.hits = append(s.hits, Hit{int(keyID(p)), keyScore(p)})
 	}
 	x.finish(s, q, k, ef, nil, st)
 	return nil
@@ -251,7 +252,7 @@ func (x *Index) walkKept(s *searcher, q []float32, k, ef int, share float64, kee
 	x.walkT.prepare(&s.q, q)
 	_, row, score := s.descend(x.g, x.walkT, &s.q, 0)
 	s.walk(x.g, x.walkT, &s.q, 0, wide, row, score)
-	s.hits = append(s.hits[:0], s.kept.hits...)
+	s.hits = append(s.hits[:0], s.kept.sorted()...)
 	x.finish(s, q, k, wide, keep, st)
 	return nil
 }
@@ -264,7 +265,7 @@ func (x *Index) finish(s *searcher, q []float32, k, ef int, keep func(int) bool,
 	} else {
 		st.CodeReads = s.scored
 	}
-	x.trueScores(s, q)
+	x.rescored(s, q, k)
 	st.VectorReads += len(s.hits)
 	slices.SortFunc(s.hits, better)
 	s.hits = s.hits[:min(len(s.hits), max(k, 0))]
@@ -287,16 +288,68 @@ func (x *Index) finish(s *searcher, q []float32, k, ef int, keep func(int) bool,
 	s.hits = s.hits[:min(len(s.hits), k)]
 }
 
-// trueScores replaces the scores of s.hits by those an exact search gives.
-func (x *Index) trueScores(s *searcher, q []float32) {
-	t := x.full
+// rescoreMore is the rows read at a time after the first 2k.
+const rescoreMore = 16
+
+// rescoreSigmas is how many standard deviations of the estimates' error a row may lie
+// below the k-th best and still be read. Three lose nothing with 4-bit codes; 1-bit
+// codes lose 0.006 of recall at ef 300 with three and nothing with four.
+func (c Codes) rescoreSigmas() float64 {
+	if c == OneBit {
+		return 4
+	}
+	return 3
+}
+
+// rescored replaces the estimates of s.hits, which are best first, by the scores that
+// an exact search gives, and drops the rest once none of it is likely to come among
+// the k best: judged by the error of the estimates seen so far.
+func (x *Index) rescored(s *searcher, q []float32, k int) {
 	x.prepareFull(s, q)
-	n := len(s.hits)
+	all := s.hits
+	if x.p.codes == NoCodes {
+		x.trueScores(s, q, all)
+		return
+	}
+	s.kept.reset(k)
+	var sum, sum2 float64
+	for n := 0; n < len(all); {
+		end := min(n+rescoreMore, len(all))
+		if n == 0 {
+			end = min(max(2*k, rescoreMore), len(all))
+		}
+		part := all[n:end]
+		s.estimates = s.estimates[:0]
+		for _, h := range part {
+			s.estimates = append(s.estimates, h.Score)
+		}
+		x.trueScores(s, q, part)
+		for i, h := range part {
+			e := float64(h.Score) - float64(s.estimates[i])
+			sum, sum2 = sum+e, sum2+e*e
+			s.kept.offer(h)
+		}
+		if n = end; n == len(all) {
+			break
+		}
+		mean := sum / float64(n)
+		most := float64(all[n].Score) + mean + x.p.codes.rescoreSigmas()*math.Sqrt(max(sum2/float64(n)-mean*mean, 0))
+		if len(s.kept.hits) == k && most < float64(s.kept.hits[0].Score) {
+			all = all[:n]
+		}
+	}
+	s.hits = all
+}
+
+// trueScores replaces scores by those of an exact search; prepareFull comes before.
+func (x *Index) trueScores(s *searcher, q []float32, hits []Hit) {
+	t := x.full
+	n := len(hits)
 	if len(s.rows) < n {
 		s.ids, s.rows, s.scores = make([]uint32, n+64), make([]uint32, n+64), make([]float32, n+64)
 	}
 	rows, scores := s.rows[:n], s.scores[:n]
-	for i, h := range s.hits {
+	for i, h := range hits {
 		rows[i] = uint32(h.Row)
 	}
 	if x.cold {
@@ -314,8 +367,8 @@ func (x *Index) trueScores(s *searcher, q []float32) {
 	} else {
 		t.score(&s.qe, scores, rows)
 	}
-	for i := range s.hits {
-		s.hits[i].Score = scores[i]
+	for i := range hits {
+		hits[i].Score = scores[i]
 	}
 }
 

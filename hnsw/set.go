@@ -72,8 +72,8 @@ type SetSegment struct {
 
 // SetHit is a vector found in a set.
 type SetHit struct {
-	ID    int64
-	Score float32
+	ID    int64   `json:"id"`
+	Score float32 `json:"score"`
 }
 
 const setFormat = 1

@@ -321,7 +321,15 @@ func TestOpenIsConstantTime(t *testing.T) {
 
 func TestBatchIsSingle(t *testing.T) {
 	path, queries := write(t, 2500, 40, 1)
-	x := open(t, path, BuildOptions{Codes: FourBit})
+	if len(queries) < gemmQueries {
+		t.Fatal("too few queries for a matrix product")
+	}
+	for _, m := range []Metric{InnerProduct, L2, Cosine} {
+		batchIsSingle(t, open(t, path, BuildOptions{Codes: FourBit, Metric: m}), queries)
+	}
+}
+
+func batchIsSingle(t *testing.T, x *Index, queries [][]float32) {
 	for _, o := range []SearchOptions{{}, {Exact: true}} {
 		all, _, err := x.SearchBatch(context.Background(), queries, 10, o, 2)
 		if err != nil {

@@ -135,19 +135,20 @@ func (t *table) score(x *query, out []float32, ids []uint32) {
 
 // searcher is the scratch of one search; it belongs to one goroutine at a time.
 type searcher struct {
-	marks  []uint8
-	epoch  uint8
-	pool   []uint64 // keys, best first
-	ids    []uint32
-	rows   []uint32
-	rest   []uint32
-	scores []float32
-	q, qe  query // for the walk, for rescoring
-	keep   func(row int) bool
-	kept   topK
-	nodes  int // neighbour lists read
-	scored int // rows scored from the walk's table
-	hits   []Hit
+	marks     []uint8
+	epoch     uint8
+	pool      []uint64 // keys, best first
+	ids       []uint32
+	rows      []uint32
+	rest      []uint32
+	scores    []float32
+	estimates []float32
+	q, qe     query // for the walk, for rescoring
+	keep      func(row int) bool
+	kept      topK
+	nodes     int // neighbour lists read
+	scored    int // rows scored from the walk's table
+	hits      []Hit
 }
 
 // key orders candidates by falling score, then by row; its lowest bit marks those

@@ -76,7 +76,7 @@ func (f *BERTFilter) Judge(ctx context.Context, question string, snippets []stri
 	for i, s := range snippets {
 		encs[i] = f.t.EncodePair(question, s, f.limit)
 	}
-	rows, err := forward(ctx, f.m, encs, defaultBatchTokens)
+	rows, err := forward(ctx, f.m, encs, defaultBatchTokens, 1)
 	if err != nil {
 		return nil, Report{}, fmt.Errorf("filter: %w", err)
 	}

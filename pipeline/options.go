@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"rag2/pipeline/home"
 )
 
 // Query kinds: what is searched for.
@@ -44,6 +46,8 @@ type Options struct {
 	AnswerTokens    int     `json:"answer_tokens"`    // 0 = 512
 	Exact           bool    `json:"exact"`            // exact search instead of the graph
 	Ef              int     `json:"ef"`               // width of the graph search; 0 = the index's own
+	// Only says which passages may be found.
+	Only home.Filter `json:"only,omitzero"`
 }
 
 // Defaults fills what is zero. corpora is the number of corpora that are asked.
@@ -93,6 +97,9 @@ func (o Options) Defaults(corpora int) (Options, error) {
 	}
 	if !(o.Threshold > 0 && o.Threshold <= 1) {
 		errs = append(errs, fmt.Errorf("filter threshold %g; a probability above 0", o.Threshold))
+	}
+	if f := o.Only; f.FromYear < 0 || f.ToYear < 0 || f.ToYear > 0 && f.FromYear > f.ToYear {
+		errs = append(errs, fmt.Errorf("years %d to %d", f.FromYear, f.ToYear))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, fmt.Errorf("%w: %w", ErrOptions, err)

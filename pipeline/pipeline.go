@@ -144,7 +144,7 @@ func (r *run) retrieve(ctx context.Context) error {
 		return err
 	}
 	err = r.stage(StageRetrieve, func(st *StageTrace) error {
-		hits, cs, err := Balanced(ctx, r.Corpora, vector, r.o.PerCorpusK, SearchOptions{Ef: r.o.Ef, Exact: r.o.Exact})
+		hits, cs, err := Balanced(ctx, r.Corpora, vector, r.o.PerCorpusK, SearchOptions{Ef: r.o.Ef, Exact: r.o.Exact, Only: r.o.Only})
 		if err != nil {
 			return err
 		}

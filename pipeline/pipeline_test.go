@@ -75,7 +75,7 @@ func openDemo(t testing.TB, h home.Home, enc models.Encoder) []Retriever {
 	t.Helper()
 	var rs []Retriever
 	for _, s := range demoSources {
-		c, err := h.Open(s.name, enc.Fingerprint())
+		c, err := h.Open(s.name, enc.Fingerprint(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -369,10 +369,10 @@ func TestBadCalls(t *testing.T) {
 			t.Errorf("%s: %v (exit %d)", c.name, err, FaultOf(err).Exit)
 		}
 	}
-	if _, err := h.Open("pubmed", "another encoder"); !errors.Is(err, home.ErrStale) {
+	if _, err := h.Open("pubmed", "another encoder", ""); !errors.Is(err, home.ErrStale) {
 		t.Errorf("another encoder: %v", err)
 	}
-	if _, err := h.Open("nowhere", ""); !errors.Is(err, home.ErrNoCorpus) {
+	if _, err := h.Open("nowhere", "", ""); !errors.Is(err, home.ErrNoCorpus) {
 		t.Errorf("unknown corpus: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

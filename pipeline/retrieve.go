@@ -17,6 +17,7 @@ import (
 type SearchOptions struct {
 	Ef    int
 	Exact bool
+	Only  home.Filter // which passages may be found
 }
 
 // Retriever searches one corpus as a whole. Hits are passages with the inner
@@ -37,7 +38,14 @@ func (l Local) Len() int { return l.Store.Len() }
 
 // Search implements Retriever.
 func (l Local) Search(ctx context.Context, v []float32, k int, o SearchOptions) ([]home.Hit, error) {
-	hits, err := l.Corpus.Search(ctx, v, k, hnsw.SearchOptions{Ef: o.Ef, Exact: o.Exact})
+	so := hnsw.SearchOptions{Ef: o.Ef, Exact: o.Exact}
+	if !o.Only.Empty() {
+		var err error
+		if so.Allow, err = l.Rows(ctx, o.Only); err != nil || so.Allow.Len() == 0 {
+			return nil, err
+		}
+	}
+	hits, err := l.Corpus.Search(ctx, v, k, so)
 	sortHits(hits)
 	return hits, err
 }
@@ -157,7 +165,9 @@ func Balanced(ctx context.Context, corpora []Retriever, v []float32, per int, o 
 		}
 		ct := CorpusTrace{Name: r.Name(), Passages: r.Len(), Asked: per, Got: len(hits), Millis: t.ms()}
 		if ct.Got < ct.Asked {
-			ct.Note = fmt.Sprintf("holds %d passages; the rest of its quota stays empty", r.Len())
+			if ct.Note = fmt.Sprintf("holds %d passages; the rest of its quota stays empty", r.Len()); !o.Only.Empty() {
+				ct.Note = "no more passages pass the filter; the rest of its quota stays empty"
+			}
 		}
 		return result{hits, ct}, nil
 	})

@@ -41,14 +41,18 @@ const coldEnv = "RAG2_ANN_COLD"
 // cold measures an index whose vectors and graph are on disk, in a memory cgroup
 // (version 1, as root) of codes + 25 % of the graph + 96 MiB, with its files dropped
 // from the page cache.
-func cold(ctx context.Context, c config, name string, qs [][]float32, queries string) (string, error) {
+func cold(ctx context.Context, c config, name, queries string) (string, error) {
 	const groups = "/sys/fs/cgroup/memory"
 	if _, err := os.Stat(groups + "/memory.limit_in_bytes"); err != nil || os.Getuid() != 0 {
 		return "\n## Vectors and graph on disk\n\nNot measured: needs the version 1 memory controller, as root.\n", nil
 	}
+	qs, err := load(queries)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	for _, codes := range []string{"4bit", "1bit"} {
-		index := filepath.Join(c.work, strings.ReplaceAll(name+" ours "+codes, " ", "-")+".hnsw")
+		index := strings.TrimSuffix(name, ".hnsw") + "-ours-" + codes + ".hnsw"
 		x, err := hnsw.Open(index)
 		if err != nil {
 			return "", err

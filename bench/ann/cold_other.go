@@ -4,7 +4,7 @@ package main
 
 import "context"
 
-func cold(context.Context, config, string, [][]float32, string) (string, error) {
+func cold(context.Context, config, string, string) (string, error) {
 	return "\n## Vectors and graph on disk\n\nMeasured on Linux only.\n", nil
 }
 

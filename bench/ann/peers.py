@@ -1,6 +1,7 @@
 """Peers of bench/ann: reads commands on stdin, answers each with a line of JSON.
 
-build NAME          builds an index of the vectors on all cores
+build NAME FILE     builds an index of the vectors on all cores and keeps it; hnswlib goes on where it was stopped
+load NAME FILE      reads it
 run NAME EF         searches all queries on one thread; timed by the process's CPU time
 drop NAME           frees it
 """
@@ -14,14 +15,26 @@ vectors, queries, truth = (np.load(p) for p in sys.argv[1:4])
 X, Q = vectors.astype(np.float32), queries.astype(np.float32)
 K, M, EFC, CORES = 10, 16, 200, os.cpu_count()
 built = {}
+CHUNK = 50_000  # rows between two saves of hnswlib
 
 
-def hnswlib_build():
+def hnswlib_index(path, build):
     import hnswlib
     h = hnswlib.Index("ip", X.shape[1])
-    h.init_index(len(X), M=M, ef_construction=EFC)
-    h.set_num_threads(CORES)
-    h.add_items(X)
+    part = path if os.path.exists(path) else path + ".part"
+    if os.path.exists(part):
+        h.load_index(part, max_elements=len(X))
+    else:
+        h.init_index(len(X), M=M, ef_construction=EFC)
+    if build:
+        h.set_num_threads(CORES)
+        while (n := h.get_current_count()) < len(X):
+            h.add_items(X[n:n + CHUNK], np.arange(n, min(n + CHUNK, len(X))))
+            if len(X) > 2 * CHUNK:
+                h.save_index(path + ".tmp")
+                os.replace(path + ".tmp", path + ".part")
+                print("hnswlib:", h.get_current_count(), file=sys.stderr, flush=True)
+        h.save_index(path)
     h.set_num_threads(1)
 
     def run(ef):
@@ -30,12 +43,16 @@ def hnswlib_build():
     return run
 
 
-def faiss_build():
+def faiss_index(path, build):
     import faiss
-    faiss.omp_set_num_threads(CORES)
-    f = faiss.IndexHNSWFlat(X.shape[1], M, faiss.METRIC_INNER_PRODUCT)
-    f.hnsw.efConstruction = EFC
-    f.add(X)
+    if build:
+        faiss.omp_set_num_threads(CORES)
+        f = faiss.IndexHNSWFlat(X.shape[1], M, faiss.METRIC_INNER_PRODUCT)
+        f.hnsw.efConstruction = EFC
+        f.add(X)
+        faiss.write_index(f, path)
+    else:
+        f = faiss.read_index(path)
     faiss.omp_set_num_threads(1)
 
     def run(ef):
@@ -44,10 +61,14 @@ def faiss_build():
     return run
 
 
-def usearch_build(dtype):
+def usearch_index(dtype, path, build):
     from usearch.index import Index
     u = Index(ndim=X.shape[1], metric="ip", dtype=dtype, connectivity=M, expansion_add=EFC)
-    u.add(np.arange(len(X)), X, threads=CORES)
+    if build:
+        u.add(np.arange(len(X)), X, threads=CORES)
+        u.save(path)
+    else:
+        u.load(path)
 
     def run(ef):
         u.expansion_search = ef
@@ -55,7 +76,7 @@ def usearch_build(dtype):
     return run
 
 
-def blas_build():
+def blas_index(path, build):
     XT = np.ascontiguousarray(X.T)
 
     def run(ef):
@@ -68,15 +89,15 @@ def blas_build():
     return run
 
 
-builders = {"hnswlib": hnswlib_build, "faiss": faiss_build, "usearch": lambda: usearch_build("f32"),
-            "usearch-i8": lambda: usearch_build("i8"), "blas": blas_build}
+makers = {"hnswlib": hnswlib_index, "faiss": faiss_index, "usearch": lambda *a: usearch_index("f32", *a),
+          "usearch-i8": lambda *a: usearch_index("i8", *a), "blas": blas_index}
 
 for line in sys.stdin:
     cmd, name, *rest = line.split()
     try:
-        if cmd == "build":
+        if cmd in ("build", "load"):
             t, c = time.perf_counter(), time.process_time()
-            built[name] = builders[name]()
+            built[name] = makers[name](rest[0], cmd == "build")
             ans = {"seconds": time.perf_counter() - t, "cpu": time.process_time() - c}
         elif cmd == "run":
             t = time.process_time()

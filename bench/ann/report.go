@@ -41,14 +41,16 @@ func (c curve) at(recall float64) float64 {
 
 // contestant is an index with its results.
 type contestant struct {
-	Name  string  `json:"name"`
-	Ours  bool    `json:"ours"`
-	Codes bool    `json:"codes"`
-	Build float64 `json:"build_seconds"`
-	CPU   float64 `json:"build_cpu_seconds"`
-	Bytes int     `json:"bytes_resident,omitempty"`
-	Curve curve   `json:"curve"`
-	Error string  `json:"error,omitempty"`
+	Name              string  `json:"name"`
+	Ours              bool    `json:"ours"`
+	Codes             bool    `json:"codes"`
+	Build             float64 `json:"build_seconds"`
+	CPU               float64 `json:"build_cpu_seconds"`
+	Bytes             int     `json:"bytes_resident,omitempty"`
+	Checkpoints       int     `json:"checkpoints,omitempty"`
+	CheckpointSeconds float64 `json:"checkpoint_seconds,omitempty"`
+	Curve             curve   `json:"curve"`
+	Error             string  `json:"error,omitempty"`
 }
 
 // result is one data set.
@@ -80,7 +82,11 @@ func (r *result) table() string {
 			fmt.Fprintf(&b, "| %s | %s |\n", c.Name, c.Error)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %.1f | %.1f ", c.Name, c.Build, c.CPU)
+		if c.Build > 0 {
+			fmt.Fprintf(&b, "| %s | %.1f | %.1f ", c.Name, c.Build, c.CPU)
+		} else {
+			fmt.Fprintf(&b, "| %s | | ", c.Name)
+		}
 		for _, t := range []float64{0.95, 0.99} {
 			q := c.Curve.at(t)
 			if q == 0 {
@@ -196,13 +202,13 @@ func cpuName() string {
 	return runtime.GOARCH
 }
 
-// writeReport puts ann.md and a plot for each data set into dir.
-func writeReport(dir string, rs []result, growth, isa string, rounds int) error {
+// writeReport puts NAME.md and a plot for each data set into dir.
+func writeReport(dir, file, command string, rs []result, growth, isa string, rounds int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Nearest neighbours: ours and peers\n\nMeasured %s on %s, %d CPUs, kernels %s, Go %s; `make bench-ann`. One thread a search, QPS by CPU time (other load on the machine does not count), best of %d rounds in turn, M 16, efConstruction 200; builds on all CPUs.\n\n",
-		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), isa, strings.TrimPrefix(runtime.Version(), "go"), rounds)
+	fmt.Fprintf(&b, "# Nearest neighbours: ours and peers\n\nMeasured %s on %s, %d CPUs, kernels %s, Go %s; `%s`. One thread a search, QPS by CPU time (other load on the machine does not count), best of %d rounds in turn, M 16, efConstruction 200; builds on all CPUs (no time: the graph of 4bit with other codes). %s\n\n",
+		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), isa, strings.TrimPrefix(runtime.Version(), "go"), command, rounds, checkpointNote(rs))
 	for _, r := range rs {
-		name := "ann-" + strings.ReplaceAll(strings.ToLower(r.Name), " ", "-") + ".svg"
+		name := file + "-" + strings.ReplaceAll(strings.ToLower(r.Name), " ", "-") + ".svg"
 		b.WriteString(r.table())
 		fmt.Fprintf(&b, "\n![%s](%s)\n\n", r.Name, name)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(r.svg()), 0o644); err != nil {
@@ -210,5 +216,21 @@ func writeReport(dir string, rs []result, growth, isa string, rounds int) error 
 		}
 	}
 	b.WriteString(growth)
-	return os.WriteFile(filepath.Join(dir, "ann.md"), []byte(b.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, file+".md"), []byte(b.String()), 0o644)
+}
+
+// checkpointNote says what checkpoints cost the longest build.
+func checkpointNote(rs []result) string {
+	var k contestant
+	for _, r := range rs {
+		for _, c := range r.Contestants {
+			if c.Checkpoints > 0 && c.Build > k.Build {
+				k = c
+			}
+		}
+	}
+	if k.Checkpoints == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d checkpoints took %.1f %% of the longest build of ours.", k.Checkpoints, 100*k.CheckpointSeconds/k.Build)
 }

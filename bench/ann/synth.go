@@ -2,24 +2,46 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"rag2/hnsw"
 	"rag2/internal/npy"
 	"rag2/tensor/simd"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// synth makes n vectors and the queries of a 768-d set fitted to real passages and
-// questions: a vector is a point between a passage and one of its neighbours, in the
-// passages' PCA basis, with the spectrum continued by its own power law to 768, turned
-// at random; lengths are mapped by rank to 1…10. Queries are points between questions,
-// with the shift between the two means kept.
-func synth(ctx context.Context, real, questions [][]float32, n int, dir string, seed uint64) (vectors, queries string, err error) {
-	const dim, spread = 768, 0.25
+// synthDim is the dimension of the synthetic set.
+const synthDim = 768
+
+// generator makes the rows of a 768-d set fitted to real passages and questions. A row
+// is a point between a passage and one of its neighbours, in the passages' PCA basis,
+// with the spectrum continued by its own power law to 768, turned at random; lengths
+// are mapped to 1…10, evenly, by their rank in a sample. Queries are points between
+// questions, with the shift between the two means kept. A row depends on its number
+// alone, so that a set is the beginning of every larger one.
+type generator struct {
+	seed          uint64
+	d             int
+	spread        []float64 // of the noise, by dimension
+	shift         []float32 // the common part
+	rows, queries cloud
+	turn          func(v, buf []float32)
+	norms         []float32 // of a sample, ascending
+}
+
+// cloud is real vectors in the new space, with their neighbours.
+type cloud struct {
+	at   [][]float32
+	near [][]hnsw.Hit
+}
+
+func newGenerator(ctx context.Context, real, questions [][]float32, dir string, seed uint64) (*generator, error) {
+	const spread = 0.25
 	d := len(real[0])
 	rng := rand.New(rand.NewPCG(seed, 17))
 	mean, basis, spectrum := pca(real)
@@ -30,115 +52,128 @@ func synth(ctx context.Context, real, questions [][]float32, n int, dir string, 
 		sx, sy, sxx, sxy, m = sx+x, sy+y, sxx+x*x, sxy+x*y, m+1
 	}
 	slope := (m*sxy - sx*sy) / (m*sxx - sx*sx)
-	tail := make([]float64, dim-d)
-	for i := range tail {
-		tail[i] = math.Sqrt(math.Exp((sy + slope*(m*math.Log(float64(d+i+1))-sx)) / m))
+	for i := d; i < synthDim; i++ {
+		spectrum = append(spectrum, math.Exp((sy+slope*(m*math.Log(float64(i+1))-sx))/m))
 	}
-	near, err := neighbours(ctx, real, real, 12, dir)
-	if err != nil {
-		return "", "", err
+	g := &generator{seed: seed, d: d, spread: make([]float64, synthDim), shift: make([]float32, synthDim)}
+	for i, l := range spectrum {
+		g.spread[i] = spread * math.Sqrt(l)
 	}
-	qnear, err := neighbours(ctx, questions, questions, 6, dir)
-	if err != nil {
-		return "", "", err
-	}
-	coords := func(x []float32) []float32 {
-		c := make([]float32, d)
+	// place turns x to the basis and draws the extra coordinates: those of neighbours
+	// are mixed by the same weight as the others, and so are alike.
+	place := func(x []float32) []float32 {
+		c := make([]float32, synthDim)
 		t := make([]float32, d)
 		for j := range x {
 			t[j] = x[j] - mean[j]
 		}
-		for i := range c {
+		for i := range d {
 			c[i] = simd.Dot(basis[i], t)
+		}
+		for i := d; i < synthDim; i++ {
+			c[i] = float32(math.Sqrt(spectrum[i]) * rng.NormFloat64())
 		}
 		return c
 	}
-	shift := make([]float32, dim) // the common part, in the new space
-	copy(shift, coords(make([]float32, d)))
-	for i := range shift {
-		shift[i] = -shift[i]
+	for i := range d {
+		g.shift[i] = simd.Dot(basis[i], mean)
 	}
-	project := func(rows [][]float32) [][]float32 {
-		out := make([][]float32, len(rows))
-		for i, r := range rows {
-			out[i] = coords(r)
+	for _, c := range []struct {
+		to   *cloud
+		from [][]float32
+		k    int
+	}{{&g.rows, real, 12}, {&g.queries, questions, 6}} {
+		for _, x := range c.from {
+			c.to.at = append(c.to.at, place(x))
 		}
-		return out
-	}
-	rc, qc := project(real), project(questions)
-	// The extra coordinates of neighbours are alike, as the others are: a base for
-	// each real vector, mixed by the same weight.
-	extra := func(n int) [][]float32 {
-		out := make([][]float32, n)
-		for i := range out {
-			out[i] = make([]float32, len(tail))
-			for j := range tail {
-				out[i][j] = float32(tail[j] * rng.NormFloat64())
-			}
+		var err error
+		if c.to.near, err = neighbours(ctx, c.from, c.from, c.k, dir); err != nil {
+			return nil, err
 		}
-		return out
 	}
-	re, qe := extra(len(real)), extra(len(questions))
-	turn := newTurn(dim, rng)
-	point := func(c, e [][]float32, nb [][]hnsw.Hit, i int) []float32 {
-		j := nb[i][1+rng.IntN(len(nb[i])-1)].Row
-		t := float32(rng.Float64() * 0.5)
-		v := make([]float32, dim)
-		for k := range d {
-			v[k] = c[i][k] + t*(c[j][k]-c[i][k]) + float32(spread*math.Sqrt(spectrum[k])*rng.NormFloat64())
-		}
-		for k := range tail {
-			v[d+k] = e[i][k] + t*(e[j][k]-e[i][k]) + float32(spread*tail[k]*rng.NormFloat64())
-		}
-		for k := range v {
-			v[k] += shift[k]
-		}
-		turn(v)
-		return v
+	g.turn = newTurn(synthDim, rng)
+	v, buf := make([]float32, synthDim), make([]float32, synthDim)
+	for i := range 1 << 14 {
+		g.unscaled(i, v, buf)
+		g.norms = append(g.norms, simd.Dot(v, v))
 	}
-	all := make([][]float32, n)
-	for i := range all {
-		all[i] = point(rc, re, near, rng.IntN(len(real)))
-	}
-	lengths(all)
-	vectors, queries = filepath.Join(dir, fmt.Sprintf("synth-%d.npy", n)), filepath.Join(dir, fmt.Sprintf("synth-%d-queries.npy", n))
-	qs := make([][]float32, min(len(questions), 1000))
-	for i := range qs {
-		qs[i] = point(qc, qe, qnear, i)
-	}
-	if err := save(vectors, all, "<f4"); err != nil {
-		return "", "", err
-	}
-	return vectors, queries, save(queries, qs, "<f4")
+	slices.Sort(g.norms)
+	return g, nil
 }
 
-// lengths maps the vectors' lengths by rank to 1…10, evenly.
-func lengths(all [][]float32) {
-	order := make([]int, len(all))
-	norm := make([]float32, len(all))
-	for i, v := range all {
-		order[i], norm[i] = i, simd.Dot(v, v)
+// point makes a vector beside base of a cloud.
+func (g *generator) point(c *cloud, base int, rng *rand.Rand, v, buf []float32) {
+	near := c.near[base]
+	a, b := c.at[base], c.at[near[1+rng.IntN(len(near)-1)].Row]
+	t := float32(rng.Float64() * 0.5)
+	for k := range v {
+		v[k] = a[k] + t*(b[k]-a[k]) + float32(g.spread[k]*rng.NormFloat64()) + g.shift[k]
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case norm[a] < norm[b]:
-			return -1
-		case norm[a] > norm[b]:
-			return 1
+	g.turn(v, buf)
+}
+
+func (g *generator) unscaled(i int, v, buf []float32) {
+	rng := rand.New(rand.NewPCG(g.seed, uint64(i)))
+	g.point(&g.rows, rng.IntN(len(g.rows.at)), rng, v, buf)
+}
+
+// row puts row i into v; buf is scratch of the same length.
+func (g *generator) row(i int, v, buf []float32) {
+	g.unscaled(i, v, buf)
+	n := simd.Dot(v, v)
+	rank, _ := slices.BinarySearch(g.norms, n)
+	f := float32((1 + 9*float64(rank)/float64(len(g.norms))) / math.Sqrt(float64(n)))
+	for j := range v {
+		v[j] *= f
+	}
+}
+
+// write makes files of n rows and of the queries.
+func (g *generator) write(ctx context.Context, n int, vectors, queries string) error {
+	qs := make([][]float32, min(len(g.queries.at), 1000))
+	buf := make([]float32, synthDim)
+	for i := range qs {
+		qs[i] = make([]float32, synthDim)
+		g.point(&g.queries, i, rand.New(rand.NewPCG(g.seed+1, uint64(i))), qs[i], buf)
+	}
+	if err := save(queries, qs, "<f4"); err != nil {
+		return err
+	}
+	w, err := npy.NewWriter(vectors, synthDim, "<f2")
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	const block = 1 << 12
+	rows := make([]float32, block*synthDim)
+	for from := 0; from < n; from += block {
+		m := min(block, n-from)
+		e, ctx := errgroup.WithContext(ctx)
+		cpus := runtime.GOMAXPROCS(0)
+		for c := range cpus {
+			e.Go(func() error {
+				buf := make([]float32, synthDim)
+				for i := m * c / cpus; i < m*(c+1)/cpus; i++ {
+					g.row(from+i, rows[i*synthDim:(i+1)*synthDim], buf)
+				}
+				return ctx.Err()
+			})
 		}
-		return a - b
-	})
-	for rank, i := range order {
-		f := float32((1 + 9*float64(rank)/float64(max(len(all)-1, 1))) / math.Sqrt(float64(norm[i])))
-		for j := range all[i] {
-			all[i][j] *= f
+		if err := e.Wait(); err != nil {
+			return err
+		}
+		for i := range m {
+			if err := w.WriteRow(rows[i*synthDim : (i+1)*synthDim]); err != nil {
+				return err
+			}
 		}
 	}
+	return w.Commit()
 }
 
 // newTurn is a random orthogonal map: signs, Hadamard transforms of overlapping
-// parts, a shuffle.
-func newTurn(dim int, rng *rand.Rand) func([]float32) {
+// parts, a shuffle. buf is scratch.
+func newTurn(dim int, rng *rand.Rand) func(v, buf []float32) {
 	p := 1
 	for p*2 <= dim {
 		p *= 2
@@ -148,9 +183,8 @@ func newTurn(dim int, rng *rand.Rand) func([]float32) {
 	for i := range signs {
 		signs[i] = 1 - 2*float32(rng.IntN(2))
 	}
-	buf := make([]float32, dim)
 	f := float32(1 / math.Sqrt(float64(p)))
-	return func(v []float32) {
+	return func(v, buf []float32) {
 		for r := range 4 {
 			for i := range v {
 				buf[perm[i]] = v[i] * signs[r*dim+i]

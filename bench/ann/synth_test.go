@@ -32,8 +32,9 @@ func TestTurnKeepsProducts(t *testing.T) {
 		a[i], b[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
 	}
 	want := simd.Dot(a, b)
-	turn(a)
-	turn(b)
+	buf := make([]float32, 96)
+	turn(a, buf)
+	turn(b, buf)
 	if got := simd.Dot(a, b); math.Abs(float64(got-want)) > 1e-3 {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -55,7 +56,7 @@ func TestAt(t *testing.T) {
 func TestFit(t *testing.T) {
 	var p []scalePoint
 	for _, n := range []int{1000, 2000, 4000, 8000} {
-		p = append(p, scalePoint{rows: n, codes: 3 * math.Pow(float64(n), 0.5)})
+		p = append(p, scalePoint{Rows: n, Codes: 3 * math.Pow(float64(n), 0.5)})
 	}
 	a, b, w := fit(p)
 	if math.Abs(a-math.Log(3)) > 1e-9 || math.Abs(b-0.5) > 1e-9 || w(20) > 1e-6 {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"rag2/pipeline"
@@ -111,6 +112,44 @@ func (f *questionFlags) fromFile() ([]pipeline.Question, error) {
 	return out, nil
 }
 
+// years is a range of years as a flag: 2015-2020, 2015-, -2020 or 2015.
+type years struct{ from, to *int }
+
+func (y years) Type() string { return "years" }
+
+func (y years) String() string {
+	if y.from == nil || *y.from == 0 && *y.to == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", *y.from, *y.to)
+}
+
+// Set reads a range.
+func (y years) Set(s string) error {
+	a, b, ok := strings.Cut(s, "-")
+	if !ok {
+		b = a
+	}
+	for _, x := range []struct {
+		s  string
+		to *int
+	}{{a, y.from}, {b, y.to}} {
+		*x.to = 0
+		if x.s == "" {
+			continue
+		}
+		n, err := strconv.Atoi(x.s)
+		if err != nil || n < 1 || n > 9999 {
+			return fmt.Errorf("%q is no range of years; write 2015-2020, 2015-, -2020 or 2015", s)
+		}
+		*x.to = n
+	}
+	if *y.from == 0 && *y.to == 0 || *y.to > 0 && *y.from > *y.to {
+		return fmt.Errorf("%q is no range of years", s)
+	}
+	return nil
+}
+
 // optionFlags defines the pipeline's options.
 func optionFlags(c *cobra.Command, o *pipeline.Options, query string) {
 	f := c.Flags()
@@ -121,8 +160,12 @@ func optionFlags(c *cobra.Command, o *pipeline.Options, query string) {
 	f.StringVar(&o.RerankQuery, "rerank-query", "question", "what the cross-encoder compares with: question, rationale")
 	f.Float64Var(&o.Threshold, "filter-threshold", 0.5, "probability of HELPFUL from which the filter keeps a snippet")
 	f.BoolVar(&o.KeepBest, "keep-best", false, "keep the best snippet when the filter drops all")
-	f.BoolVar(&o.Exact, "exact", false, "compare with every vector instead of walking the graph")
-	f.IntVar(&o.Ef, "ef", 0, "width of the graph search (default the index's own)")
+	f.BoolVar(&o.Exact, "exact", false, exactUsage)
+	f.IntVar(&o.Ef, "ef", 0, efUsage)
+	f.Var(years{&o.Only.FromYear, &o.Only.ToYear}, "years", "find only passages of these years: 2015-2020, 2015-, -2020 or 2015")
+	f.StringArrayVar(&o.Only.Journals, "journal", nil, "find only passages of this journal, publisher or book; repeat it for several")
+	f.StringArrayVar(&o.Only.MeSH, "mesh", nil, "find only passages with this MeSH descriptor; repeat it for several")
+	f.StringSliceVar(&o.Only.IDs, "ids", nil, "find only these documents or passages, by id")
 	f.IntVar(&o.RationaleTokens, "rationale-tokens", 512, "tokens of the rationale at most")
 }
 

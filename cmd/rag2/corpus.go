@@ -225,7 +225,7 @@ func (a *app) verifyStore(c *cobra.Command, m *home.Manifest) error {
 }
 
 func (a *app) index() *cobra.Command {
-	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify(), a.indexTune(), a.indexRepair(), a.indexPlan())
+	return group("index", "build, describe and check the indexes of corpora", a.indexBuild(), a.indexInspect(), a.indexVerify(), a.indexTune(), a.indexRepair(), a.indexRecode(), a.indexPlan())
 }
 
 func (a *app) indexBuild() *cobra.Command {
@@ -298,15 +298,20 @@ func (a *app) indexInspect() *cobra.Command {
 				Index *home.IndexInfo  `json:"index"`
 				Graph hnsw.Info        `json:"graph"`
 				Bytes map[string]int64 `json:"bytes"`
+				// Resident is what of the index the page cache holds.
+				Resident []hnsw.Resident `json:"resident"`
 			}
 			out := []info{}
 			for _, n := range names {
-				x, err := a.data().Open(n, "")
+				x, err := a.data().Open(n, "", "")
 				if err != nil {
 					return err
 				}
-				i := info{n, x.Manifest.Index, x.Index.Info(), map[string]int64{}}
-				x.Close()
+				i := info{Name: n, Index: x.Manifest.Index, Graph: x.Index.Info(), Bytes: map[string]int64{}}
+				i.Resident, err = x.Index.Resident()
+				if err = errors.Join(err, x.Close()); err != nil {
+					return err
+				}
 				dir, err := a.data().DataDir(x.Manifest)
 				if err != nil {
 					return err
@@ -332,6 +337,9 @@ func (a *app) indexInspect() *cobra.Command {
 				for _, f := range slices.Sorted(maps.Keys(i.Bytes)) {
 					fmt.Printf("  %12d  %s\n", i.Bytes[f], f)
 				}
+				for _, r := range i.Resident {
+					fmt.Printf("  %12d of %d bytes of %s in memory\n", r.Bytes, r.Total, r.Name)
+				}
 			}
 			return nil
 		},
@@ -340,7 +348,7 @@ func (a *app) indexInspect() *cobra.Command {
 
 func (a *app) indexVerify() *cobra.Command {
 	return a.verify("reread vectors and graphs: checksums, neighbours, reachability", "vectors", func(c *cobra.Command, name string) (int, error) {
-		x, err := a.data().Open(name, "")
+		x, err := a.data().Open(name, "", "")
 		if err != nil {
 			return 0, err
 		}

@@ -41,8 +41,9 @@ where it was. --shard i/n makes the i-th of n shares, for many machines on one f
 				return a.embedLines(c, s, articles)
 			}
 			if shard != "" {
-				if n, err := fmt.Sscanf(shard+" ", "%d/%d ", &o.Shard, &o.Shards); n != 2 || err != nil || o.Shard < 1 {
-					return usagef("--shard %q; i/n with i from 1 to n", shard)
+				var err error
+				if o.Shard, o.Shards, err = parseShard(shard); err != nil {
+					return err
 				}
 			}
 			if err := o.Validate(); err != nil {
@@ -55,7 +56,7 @@ where it was. --shard i/n makes the i-th of n shares, for many machines on one f
 	f := c.Flags()
 	f.BoolVar(&articles, "article", false, "embed articles instead of queries")
 	f.StringVar(&out, "out", "", "where to write")
-	f.StringVar(&shard, "shard", "", "i/n: the i-th of n shares of the files only")
+	f.StringVar(&shard, "shard", "", shardUsage)
 	f.StringVar(&o.DType, "dtype", "f32", "type of the vectors' elements: f32 or f16")
 	f.IntVar(&o.ChunkRows, "file-rows", 65536, "vectors in a file")
 	return c

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -64,7 +67,7 @@ func (a *app) indexPlan() *cobra.Command {
 	f.IntVar(&o.M, "graph-m", 16, "neighbours per node of the graph")
 	f.StringVar(&codes, "codes", "1bit", codesUsage)
 	f.BoolVar(&o.Half, "half", false, "float16 vectors")
-	f.Float64Var(&o.GraphCached, "graph-cached", 0.25, "share of the graph's lowest level that stays in memory")
+	f.Float64Var(&o.GraphCached, "graph-cached", 0.12, "share of the graph's lowest level that stays in memory")
 	f.DurationVar(&o.Disk, "disk-latency", 100*time.Microsecond, "time of a random 4 KiB read")
 	return c
 }
@@ -91,7 +94,7 @@ func (a *app) indexTune() *cobra.Command {
 			if err := s.openEncoder(a); err != nil {
 				return err
 			}
-			x, err := a.data().Open(args[0], s.enc.Fingerprint())
+			x, err := a.data().Open(args[0], s.enc.Fingerprint(), "")
 			if err != nil {
 				return err
 			}
@@ -124,6 +127,49 @@ func (a *app) indexTune() *cobra.Command {
 	qf.define(c)
 	c.Flags().Float64Var(&o.Recall, "recall", 0.95, "share of the true nearest passages that a search must find")
 	c.Flags().IntVar(&o.K, "at", 10, "of how many nearest passages")
+	return c
+}
+
+func (a *app) indexRecode() *cobra.Command {
+	var codes string
+	c := &cobra.Command{
+		Use:   "recode NAME",
+		Short: "give an index other codes and keep its graph; takes a fraction of a build",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			k, err := hnsw.ParseCodes(codes)
+			if err != nil {
+				return usageError{err}
+			}
+			m, err := a.data().Manifest(args[0])
+			if err != nil {
+				return err
+			}
+			unlock, err := a.data().Lock(args[0])
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			dir, err := a.data().DataDir(m)
+			if err != nil {
+				return err
+			}
+			g := filepath.Join(dir, "graph.hnsw") // replaced atomically; the old one stays mapped until it is read
+			if err := hnsw.Recode(c.Context(), g, g, k); err != nil {
+				return err
+			}
+			// Search widths were chosen for the old codes.
+			if err := os.Remove(hnsw.SettingsPath(g)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if a.json {
+				return printJSON(map[string]string{"name": args[0], "codes": k.String()})
+			}
+			fmt.Printf("%s: codes %v; `rag2 index tune` chooses the search width anew\n", args[0], k)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&codes, "codes", "none", codesUsage)
 	return c
 }
 

@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.configure(c) }
-	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.modelsCommand(), a.filter(), a.reranker(), a.doctor(),
+	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.set(), a.modelsCommand(), a.filter(), a.reranker(), a.doctor(),
 		a.tokenize(), a.embed(), a.rerank(), a.generate(), a.logprobs())
 	return root
 }

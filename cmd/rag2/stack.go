@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rag2/hnsw"
 	"rag2/models"
 	"rag2/models/registry"
 	"rag2/pipeline"
@@ -32,6 +33,7 @@ type stack struct {
 	llmRetries        int
 	corpora           []string
 	prompts           string
+	warm              string
 
 	engine *tensor.Engine
 	enc    models.Encoder
@@ -41,6 +43,10 @@ type stack struct {
 
 // Descriptions of flags that several commands have.
 const (
+	warmUsage         = "parts of an index to read ahead when it is opened: none, graph, codes, all"
+	efUsage           = "width of the graph search (default the index's own)"
+	exactUsage        = "compare with every vector instead of walking the graph"
+	shardUsage        = "i/n: the i-th of n shares of the work only"
 	llmUsage          = "language model run here: a model, a directory or a .gguf file"
 	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
 	corporaUsage      = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
@@ -66,6 +72,7 @@ func (s *stack) retrievalFlags(c *cobra.Command) {
 	s.encoderFlags(c)
 	f := c.Flags()
 	f.StringSliceVar(&s.corpora, "corpora", nil, corporaUsage)
+	f.StringVar(&s.warm, "warm", "none", warmUsage)
 	f.StringVar(&s.crossEncoder, "cross-encoder", "", crossEncoderUsage)
 	f.StringVar(&s.filter, "filter", "", judgeUsage+" (default none)")
 	s.modelFlags(c)
@@ -81,6 +88,14 @@ func (s *stack) modelFlags(c *cobra.Command) {
 	f.IntVar(&s.llmContext, "llm-context", 0, llmContextUsage)
 	f.DurationVar(&s.llmTimeout, "llm-timeout", 2*time.Minute, "time that one request to the server may take")
 	f.IntVar(&s.llmRetries, "llm-retries", 2, "retries of requests that failed for a passing reason")
+}
+
+// parseShard reads i/n.
+func parseShard(s string) (i, n int, err error) {
+	if k, err := fmt.Sscanf(s+" ", "%d/%d ", &i, &n); k != 2 || err != nil || i < 1 || i > n {
+		return 0, 0, usagef("--shard %q; i/n with i from 1 to n", s)
+	}
+	return i, n, nil
 }
 
 // closeFunc is a Close method that cannot fail.
@@ -164,7 +179,10 @@ func (s *stack) openEncoder(a *app) error {
 
 // openRetrieval opens encoder, cross-encoder and corpora.
 func (s *stack) openRetrieval(a *app) error {
-	var err error
+	err := hnsw.OpenOptions{Warm: s.warm}.Validate()
+	if err != nil {
+		return usageError{err}
+	}
 	if s.pipe.Prompts, err = pipeline.LoadPrompts(s.prompts); err != nil {
 		return err
 	}
@@ -188,7 +206,7 @@ func (s *stack) openRetrieval(a *app) error {
 	for _, spec := range specs {
 		var rs []pipeline.Retriever
 		for _, part := range parts(spec) {
-			c, err := a.data().Open(part, s.enc.Fingerprint())
+			c, err := a.data().Open(part, s.enc.Fingerprint(), s.warm)
 			if err != nil {
 				return err
 			}

@@ -222,11 +222,13 @@ type Corpus struct {
 	Manifest *Manifest
 	Store    *store.Store
 	Index    *hnsw.Index
+	filtered filtered
 }
 
 // Open opens a corpus and its index. encoder is the fingerprint that queries will
-// be made with; "" does not compare.
-func (h Home) Open(name, encoder string) (*Corpus, error) {
+// be made with; "" does not compare. warm is what of the index is read ahead, as
+// hnsw.OpenOptions says; "" is nothing.
+func (h Home) Open(name, encoder, warm string) (*Corpus, error) {
 	m, err := h.Manifest(name)
 	if err != nil {
 		return nil, err
@@ -252,7 +254,7 @@ func (h Home) Open(name, encoder string) (*Corpus, error) {
 		s.Close()
 		return nil, fmt.Errorf("%w: %s holds store %s with %d passages, the manifest names %s with %d", ErrStale, dir, s.ID(), s.Len(), m.StoreID, m.Index.Rows)
 	}
-	x, err := hnsw.Open(filepath.Join(dir, "graph.hnsw"), filepath.Join(dir, "vectors.npy"))
+	x, err := hnsw.OpenWith(filepath.Join(dir, "graph.hnsw"), hnsw.OpenOptions{Vectors: []string{filepath.Join(dir, "vectors.npy")}, Warm: warm})
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -262,7 +264,7 @@ func (h Home) Open(name, encoder string) (*Corpus, error) {
 		x.Close()
 		return nil, fmt.Errorf("%w: %d vectors for %d passages in %s", ErrStale, x.Len(), s.Len(), dir)
 	}
-	return &Corpus{m, s, x}, nil
+	return &Corpus{Manifest: m, Store: s, Index: x}, nil
 }
 
 // Name is the corpus's name.

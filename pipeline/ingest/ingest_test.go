@@ -87,14 +87,14 @@ func TestAddReplacesAndDeletes(t *testing.T) {
 	if a := m.Accounting; m.Passages != 3 || a.Records != 6 || a.Indexed != 3 || a.Replaced != 2 || a.Deleted != 1 {
 		t.Errorf("second: %+v", a)
 	}
-	if _, err := h.Open("c", ""); !errors.Is(err, home.ErrNoIndex) {
+	if _, err := h.Open("c", "", ""); !errors.Is(err, home.ErrNoIndex) {
 		t.Errorf("no index yet: %v", err)
 	}
 	e := tiny(t)
 	if _, err := BuildIndex(t.Context(), h, "c", e, IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.Open("c", e.Fingerprint())
+	c, err := h.Open("c", e.Fingerprint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAddReplacesAndDeletes(t *testing.T) {
 	}
 	// A change of the corpus makes its index stale.
 	add(t, h, AddOptions{}, pubmed(t, "c.xml", article(5, "five")))
-	if _, err := h.Open("c", ""); !errors.Is(err, home.ErrNoIndex) && !errors.Is(err, home.ErrStale) {
+	if _, err := h.Open("c", "", ""); !errors.Is(err, home.ErrNoIndex) && !errors.Is(err, home.ErrStale) {
 		t.Errorf("after a change: %v", err)
 	}
 	m = add(t, h, AddOptions{Replace: true}, pubmed(t, "d.xml", article(9, "nine")))
