@@ -54,7 +54,7 @@ test: models xla ## every test, and the static build
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -timeout 20m ./...
 
 test-isa: ## the kernels' and the native engine's tests at every instruction set level that this CPU runs
-	@go build -o bin/isacheck ./internal/isacheck; for isa in $(ISAS); do \
+	@go build -o bin/isacheck ./tensor/simd/isacheck; for isa in $(ISAS); do \
 	  if ! RAG2_ISA=$$isa bin/isacheck >/dev/null 2>&1; then skipped="$${skipped:-} $$isa"; continue; fi; \
 	  echo "RAG2_ISA=$$isa"; RAG2_ISA=$$isa go test -count=1 -short ./tensor/simd/... ./tensor/native/...; \
 	done; \
