@@ -72,8 +72,9 @@ test-race: models xla ## the tests under the race detector
 bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
 
-bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA:CPU and llama.cpp (PYTHON has them); writes bench/RESULTS.md, GENERATION.md
+bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA:CPU and llama.cpp (PYTHON has them); writes bench/RESULTS.md, T5.md, GENERATION.md
 	go run ./bench/peers -python '$(PYTHON)' -o bench/RESULTS.md
+	go run ./bench/peers -python '$(PYTHON)' -t5 -o bench/T5.md
 	go run ./bench/peers -python '$(PYTHON)' -llama '$(CACHE)/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf' -o bench/GENERATION.md
 
 SHARED_VECTORS ?= ../shared/data/vectors

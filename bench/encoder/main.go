@@ -3,7 +3,7 @@
 //
 //	encoder -engine native -model DIR    reads lines "BATCH LENGTH", answers with seconds
 //	                                     and the process's largest resident memory so far
-//	encoder -write DIR -hidden 768 …     writes a model with random weights
+//	encoder -write DIR -arch t5-large    writes a model with random weights
 package main
 
 import (
@@ -32,12 +32,10 @@ func main() {
 	model := flag.String("model", "", "model directory")
 	profile := flag.String("cpuprofile", "", "write a CPU profile here")
 	write := flag.String("write", "", "write a model here and exit")
-	hidden := flag.Int("hidden", 768, "of the model written")
-	layers := flag.Int("layers", 12, "of the model written")
-	heads := flag.Int("heads", 12, "of the model written")
+	arch := flag.String("arch", "bert-base", "of the model written: bert-base or t5-large")
 	flag.Parse()
 	if *write != "" {
-		if err := writeModel(*write, *hidden, *layers, *heads); err != nil {
+		if err := writeModel(*write, *arch); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -5,6 +5,7 @@
 ENGINE is torch, ort or ort8 (onnxruntime, float32 or dynamic int8). ONNX files are
 kept beside the model.
 """
+import json
 import os
 import sys
 import time
@@ -18,6 +19,10 @@ def bert(eager):
 
     torch.manual_seed(0)
     torch.set_num_threads(int(os.environ.get("THREADS", "2")))
+    if T5:
+        from transformers import T5EncoderModel
+
+        return T5EncoderModel.from_pretrained(MODEL, dtype=torch.float32).eval()
     cfg = BertConfig.from_pretrained(MODEL)
     cfg._attn_implementation = "eager" if eager else "sdpa"
     return BertModel.from_pretrained(MODEL, config=cfg, add_pooling_layer=False).eval()
@@ -80,6 +85,7 @@ def contestant(engine):
 
 
 ENGINE, MODEL = sys.argv[1:3]
+T5 = json.load(open(os.path.join(MODEL, "config.json")))["model_type"] == "t5"
 os.environ.pop("OPENBLAS_CORETYPE", None)
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # libraries print to stdout
