@@ -66,7 +66,7 @@ func newRoot() *cobra.Command {
 	a.flags(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.configure(c) }
 	root.AddCommand(a.ask(), a.search(), a.corpus(), a.index(), a.set(), a.modelsCommand(), a.filter(), a.reranker(), a.doctor(),
-		a.tokenize(), a.embed(), a.rerank(), a.generate(), a.logprobs())
+		a.tokenize(), a.embed(), a.rerank(), a.generate(), a.logprobs(), a.benchCommand())
 	return root
 }
 

@@ -196,6 +196,8 @@ func TestBadInput(t *testing.T) {
 		{"unknown engine", []string{"search", q, "--engine", "gpu"}, 1, "gpu"},
 		{"bogus plugin", []string{"search", q, "--engine", "xla:cpu", "--pjrt-plugin", "/nowhere/plugin.so"}, 1, "/nowhere/plugin.so"},
 		{"questions that are none", []string{"search", "--file", write("q.jsonl", []byte("{\"question\":\"a\"}\n{\"stem\":1}\n"))}, 1, "q.jsonl:2"},
+		{"texts without text", []string{"bench", "quality", "--passages", write("t.jsonl", []byte("{\"text\":\"a\"}\n{\"text\":\"\"}\n")), "--queries", demo + "/questions.jsonl"}, 1, "t.jsonl:2"},
+		{"nothing to compare", []string{"bench", "quality", "--passages", demo + "/questions.jsonl"}, 2, "--queries"},
 		{"bad option", []string{"search", "Which?", "--option", "Iron"}, 2, "KEY=TEXT"},
 		{"unknown model to pull", []string{"models", "pull", "gpt-9"}, 2, "gpt-9"},
 		{"pull offline", []string{"models", "pull", "minilm", "--offline"}, 1, "offline"},

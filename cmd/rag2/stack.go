@@ -43,6 +43,7 @@ type stack struct {
 
 // Descriptions of flags that several commands have.
 const (
+	encoderUsage      = "encoder: a model of `rag2 models list` or a directory"
 	warmUsage         = "parts of an index to read ahead when it is opened: none, graph, codes, all"
 	efUsage           = "width of the graph search (default the index's own)"
 	exactUsage        = "compare with every vector instead of walking the graph"
@@ -60,7 +61,7 @@ const (
 
 func (s *stack) encoderFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.encoder, "encoder", "minilm", "encoder: a model of `rag2 models list` or a directory")
+	f.StringVar(&s.encoder, "encoder", "minilm", encoderUsage)
 	f.StringVar(&s.articles, "article-encoder", "", "directory of the article encoder, where it is another network than the query encoder")
 	f.IntVar(&s.articleTokens, "article-max-tokens", 0, "tokens of a passage at most (default the model's, 512); part of what an index is made with")
 	f.IntVar(&s.batchTokens, "batch-tokens", 0, "tokens of a batch of the encoder, padding included (default 4096; GPUs like more)")

@@ -231,3 +231,45 @@ func TestGoldAndSets(t *testing.T) {
 		t.Error("a text without the template passes")
 	}
 }
+
+// By hand: of three passages the reference orders 0, 1, 2 and the other engine 0, 2, 1.
+func TestQualityMeasures(t *testing.T) {
+	q, p := [][]float32{{1, 0}}, [][]float32{{3, 0}, {2, 0}, {1, 0}}
+	moved := [][]float32{{3, 0}, {0.5, 0.5}, {1, 0}}
+	v := CompareVectors(q, p, q, moved, 2)
+	near(t, "recall", v.Recall, 0.5)
+	near(t, "least cosine", v.MinCosine, math.Sqrt(0.5))
+	near(t, "mean cosine", v.MeanCosine, (3+math.Sqrt(0.5))/4)
+	if v.Depth != 3 {
+		t.Errorf("depth %d", v.Depth)
+	}
+	if v := CompareVectors(q, p, q, p, 10); v.Recall != 1 || v.MinCosine != 1 || v.Depth != 3 {
+		t.Errorf("with itself: %+v", v)
+	}
+	s, err := CompareScores([][]float64{{-1, -2}, {-3}}, [][]float64{{-1, -2.5}, {-2.5}})
+	if err != nil || s.Tokens != 3 {
+		t.Fatal(s, err)
+	}
+	near(t, "perplexity", s.Perplexity, math.Exp(2))
+	near(t, "mean difference", s.MeanDiff, 1.0/3)
+	near(t, "largest difference", s.MaxDiff, 0.5)
+	if _, err := CompareScores([][]float64{{-1, -2}}, [][]float64{{-1}}); err == nil {
+		t.Error("texts of other lengths compared")
+	}
+}
+
+func TestReadTexts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "texts.jsonl")
+	if err := os.WriteFile(path, []byte("{\"title\":\"A\",\"content\":\"b\"}\n{\"question\":\"c\"}\n{\"text\":\" \"}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadTexts(path, 0); err == nil || !strings.Contains(err.Error(), "texts.jsonl:3") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("{\"title\":\"A\",\"content\":\"b\"}\n{\"question\":\"c\"}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := ReadTexts(path, 1); err != nil || len(a) != 1 || a[0] != (models.Article{Title: "A", Body: "b"}) {
+		t.Error(a, err)
+	}
+}
