@@ -28,23 +28,40 @@ var freeMemory = func(e *tensor.Engine) int64 {
 	return i.MemoryFree
 }
 
-// promise reserves n bytes of the engine's memory, or says that they are not there. Of a
-// machine whose memory is not known nothing is refused.
-func promise(e *tensor.Engine, n int64) error {
+// promise reserves n bytes of the engine's memory for what, or says that they are not
+// there. Of a machine whose memory is not known nothing is refused.
+func promise(e *tensor.Engine, what string, n int64) error {
 	budget.Lock()
 	defer budget.Unlock()
 	b := e.Backend()
 	free := freeMemory(e)
 	if left := free - budget.pending[b]; free > 0 && n > left {
 		const gib = 1 << 30
-		err := fmt.Errorf("%w: the weights take %.1f GiB on %s, %.1f GiB are free", ErrMemory, float64(n)/gib, e.Name(), float64(max(0, left))/gib)
+		err := fmt.Errorf("%w: %s takes %.1f GiB on %s, %.1f GiB are free", ErrMemory, what, float64(n)/gib, e.Name(), float64(max(0, left))/gib)
 		if p := budget.pending[b]; p > 0 {
 			err = fmt.Errorf("%w beside %.1f GiB of models that were opened before", err, float64(p)/gib)
 		}
-		return fmt.Errorf("%w; use a smaller or quantised model, or another engine", err)
+		return fmt.Errorf("%w; use a smaller or quantised model, shorter or fewer texts at once, or another engine", err)
 	}
 	budget.pending[b] += n
 	return nil
+}
+
+// cacheChecked is the size from which caches ask for their memory: reading what is free takes
+// longer than smaller ones are worth.
+const cacheChecked = 64 << 20
+
+// Reserve takes n bytes of the device's memory beside the weights, for a cache of keys and
+// values say, or gives ErrMemory. The function gives them back.
+func (x *Weights) Reserve(what string, n int64) (release func(), err error) {
+	if n < cacheChecked {
+		return func() {}, nil
+	}
+	if err := promise(x.engine, what, n); err != nil {
+		return nil, err
+	}
+	keep(x.engine, n)
+	return func() { forget(x.engine, 0, n) }, nil
 }
 
 // keep notes that promised bytes were taken.

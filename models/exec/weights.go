@@ -94,7 +94,7 @@ func OpenWeights(e *tensor.Engine, w *weights.File, list []Tensor) (*Weights, er
 		}
 		x.shapes, x.bytes, x.pending = append(x.shapes, s), append(x.bytes, n), x.pending+n
 	}
-	if err := promise(e, x.pending); err != nil {
+	if err := promise(e, "the model", x.pending); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Path(), err)
 	}
 	x.file = w.Share()

@@ -59,6 +59,16 @@ func TestRefusedBeforeMemoryRunsOut(t *testing.T) {
 	x.Close()
 	x.Close()
 	free += need
+	if _, err := x.Reserve("the cache", 1<<40); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "the cache takes 1024.0 GiB") {
+		t.Fatalf("a cache that does not fit: %v", err)
+	}
+	free = 1 << 30
+	release, err := x.Reserve("the cache", 1<<29)
+	if err != nil || budget.loaded[e.Backend()] != 1<<29 {
+		t.Fatalf("%v, %d bytes in the books", err, budget.loaded[e.Backend()])
+	}
+	release()
+	free = need
 	y, err := OpenWeights(e, w, list)
 	if err != nil {
 		t.Fatalf("after the first was closed: %v", err)

@@ -28,8 +28,9 @@ type kvCache struct {
 	flat            []float32 // the same memory
 	// apart says that the engine shares no memory (a GPU): flat is the host's, and buf a copy,
 	// see append.
-	apart bool
-	mu    sync.Mutex // a prefix may be uploaded for several sequences
+	apart   bool
+	release func()     // gives the memory back to the budget
+	mu      sync.Mutex // a prefix may be uploaded for several sequences
 }
 
 // roomFor is the capacity for n tokens.
@@ -44,17 +45,22 @@ func roomFor(n int) int {
 func (m *Model) newCache(slots, capacity int) (*kvCache, error) {
 	c := m.Config
 	k := &kvCache{m: m, slots: slots, capacity: capacity}
+	what := fmt.Sprintf("the cache of %d × %d tokens", slots, capacity)
+	var err error
+	if k.release, err = m.weights.Reserve(what, int64(k.shape().Memory())); err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
+	}
 	if !m.backend.HasSharedBuffers() {
 		k.apart, k.flat = true, make([]float32, slots*c.Layers*2*k.head()*c.KVHeads)
 		return k, nil
 	}
 	var flat any
-	var err error
 	if cerr := exec.Catch("allocate cache", func() { k.buf, flat, err = m.backend.NewSharedBuffer(0, k.shape()) }); cerr != nil {
 		err = cerr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("llama: cache of %d × %d tokens: %w", slots, capacity, err)
+		k.close()
+		return nil, fmt.Errorf("llama: %s: %w", what, err)
 	}
 	k.flat = flat.([]float32)
 	if want := slots * c.Layers * 2 * k.head() * c.KVHeads; len(k.flat) != want {
@@ -100,7 +106,8 @@ func (k *kvCache) close() {
 	if k.buf != nil {
 		_ = k.m.backend.BufferFinalize(k.buf)
 	}
-	k.buf, k.flat = nil, nil
+	k.release()
+	k.buf, k.flat, k.release = nil, nil, func() {}
 }
 
 // store writes keys and values of n tokens at position pos of a slot. kv are those of
