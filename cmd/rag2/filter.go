@@ -127,7 +127,11 @@ is asked once.`,
 				if err := s.openRetrieval(a); err != nil {
 					return fmt.Errorf("question %s has no snippets: %w", it.Question.ID, err)
 				}
-				l.Retrieve = s.candidates(po)
+				given, err := po.Defaults(len(s.pipe.Corpora))
+				if err != nil {
+					return err
+				}
+				l.Retrieve, l.Expected = s.candidates(po), min(given.K, given.PerCorpusK*len(s.pipe.Corpora))
 				l.Candidates = fmt.Sprintf("%s %s k=%d per-corpus=%d preset=%s query=%s rerank=%s %s", s.enc.Fingerprint(), s.crossEncoder, po.K, po.PerCorpusK, po.Preset, po.Query, po.RerankQuery, s.corpora)
 				break
 			}
@@ -136,19 +140,22 @@ is asked once.`,
 			}
 			l.Generator = s.pipe.Generator
 			var p progress
-			var in, written int
-			l.Progress = func(done, total, prompt, gen int) { in, written = prompt, gen; p.update("pairs", done, total) }
+			var now label.Progress
+			cost := func() string {
+				s := fmt.Sprintf("%d tokens read, %d written", now.Read, now.Written)
+				if priceIn > 0 || priceOut > 0 {
+					s += fmt.Sprintf(", cost about %.2f", (float64(now.Read)*priceIn+float64(now.Written)*priceOut)/1e6)
+				}
+				return s
+			}
+			l.Progress = func(n label.Progress) { now = n; p.note = cost(); p.update("pairs", n.Done, n.Total) }
 			start := time.Now()
 			f, err := l.Run(c.Context(), items, o, out)
 			p.done()
 			if err != nil {
 				return err
 			}
-			cost := ""
-			if priceIn > 0 || priceOut > 0 {
-				cost = fmt.Sprintf(", cost about %.2f", (float64(in)*priceIn+float64(written)*priceOut)/1e6)
-			}
-			fmt.Fprintf(os.Stderr, "rag2: %d prompt tokens, %d written, without those that only were scored%s, %s\n", in, written, cost, time.Since(start).Round(time.Second))
+			fmt.Fprintf(os.Stderr, "rag2: %s, %s\n", cost(), time.Since(start).Round(time.Second))
 			return a.printLabels(out, f)
 		},
 	}

@@ -15,6 +15,8 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 	step  string
 	note  string // shown behind the step, may change
+	first int    // done at the first update, which a resumed job does not begin with 0
+	total int
 	start time.Time
 	last  time.Time
 }
@@ -26,7 +28,7 @@ func (p *progress) update(step string, done, total int) {
 	now := time.Now()
 	if step != p.step {
 		p.done()
-		p.step, p.start, p.last = step, now, now
+		p.step, p.start, p.last, p.first, p.total = step, now, now, done, total
 		if onTerminal() {
 			n := total
 			if n == 0 {
@@ -38,6 +40,10 @@ func (p *progress) update(step string, done, total int) {
 		}
 	}
 	if p.bar != nil {
+		if total != p.total && total > 0 {
+			p.bar.ChangeMax(total)
+			p.total = total
+		}
 		if p.note != "" {
 			p.bar.Describe(step + ", " + p.note)
 		}
@@ -48,15 +54,24 @@ func (p *progress) update(step string, done, total int) {
 		return
 	}
 	p.last = now
-	line := fmt.Sprintf("%s: %d", step, done)
-	if total > 0 && done > 0 {
-		left := time.Duration(float64(now.Sub(p.start)) / float64(done) * float64(total-done)).Round(time.Second)
-		line += fmt.Sprintf(" of %d, about %s left", total, left)
+	fmt.Fprintln(os.Stderr, p.line(done, total, now))
+}
+
+// line is the state in words. The time that is left follows from what was done since the
+// first update: what a journal or a checkpoint held then took no time.
+func (p *progress) line(done, total int, now time.Time) string {
+	line := fmt.Sprintf("%s: %d", p.step, done)
+	if total > 0 {
+		line += fmt.Sprintf(" of %d", total)
+	}
+	if total > 0 && done > p.first {
+		left := time.Duration(float64(now.Sub(p.start)) / float64(done-p.first) * float64(total-done)).Round(time.Second)
+		line += fmt.Sprintf(", about %s left", left)
 	}
 	if p.note != "" {
 		line += ", " + p.note
 	}
-	fmt.Fprintln(os.Stderr, line)
+	return line
 }
 
 // done clears the bar.

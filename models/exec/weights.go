@@ -37,7 +37,8 @@ type Tensor struct {
 
 // Weights are a network's parameters. Opening them maps the checkpoint and checks it, in a
 // time that does not depend on its size; values are read and uploaded when a graph first
-// needs them, in parallel, and stay on the device until Close. Safe for concurrent use.
+// needs them, in parallel (one by one where the engine brings each to a form of its own),
+// and stay on the device until Close. Safe for concurrent use.
 type Weights struct {
 	engine  *tensor.Engine
 	backend backends.Backend
@@ -55,10 +56,17 @@ type Weights struct {
 // elements, as they are.
 type blockBackend interface {
 	BlockBuffer(ggufType string, blocks []byte, s shapes.Shape) (backends.Buffer, error)
+	KeepsBlocks(ggufType string) bool
 }
 
-// blockTypes are the storage types that such engines take.
-var blockTypes = []weights.DType{weights.Q4_0, weights.Q4_1, weights.Q8_0, weights.Q4_K, weights.Q6_K, weights.BF16, weights.F16}
+// lazyBackend is an engine that reads weights one by one as it brings them to the form in
+// which it computes with them.
+type lazyBackend interface {
+	LazyBuffer(s shapes.Shape, read func(dst []float32) error) (backends.Buffer, error)
+}
+
+// lazyBytes is the size from which a weight is worth it.
+const lazyBytes = 64 << 10
 
 // OpenWeights checks that the tensors are in the checkpoint, with these shapes and a type
 // that holds weights, and that the device has room for them (else ErrMemory). The
@@ -95,8 +103,8 @@ func OpenWeights(e *tensor.Engine, w *weights.File, list []Tensor) (*Weights, er
 
 // asBlocks tells whether a tensor stays in its storage type on the engine.
 func (x *Weights) asBlocks(w *weights.File, info weights.Info, t Tensor) bool {
-	_, ok := x.backend.(blockBackend)
-	return ok && len(t.Dims) == 2 && !w.Changed(t.File) && slices.Contains(blockTypes, info.DType)
+	b, ok := x.backend.(blockBackend)
+	return ok && len(t.Dims) == 2 && !w.Changed(t.File) && b.KeepsBlocks(string(info.DType))
 }
 
 // Len is the number of parameters.
@@ -214,12 +222,25 @@ func (x *Weights) load(device, i int) (backends.Buffer, error) {
 		x.file.Release(t.File)
 		return UploadTo(x.backend, device, half, s)
 	}
-	v, err := x.file.Float32(t.File)
-	if err != nil {
-		return nil, err
+	read := func(dst []float32) error {
+		if err := x.file.ReadFloat32(t.File, dst); err != nil {
+			return err
+		}
+		if t.Heads > 0 {
+			unpermute(dst, t.Heads, t.Dims[0]/t.Heads)
+		}
+		return nil
 	}
-	if t.Heads > 0 {
-		unpermute(v, t.Heads, t.Dims[0]/t.Heads)
+	if l, ok := x.backend.(lazyBackend); ok && s.DType == dtypes.Float32 && int64(s.Memory()) >= lazyBytes {
+		b, err := l.LazyBuffer(s, read)
+		if err != nil {
+			return fail(err)
+		}
+		return b, nil
+	}
+	v := make([]float32, info.Len())
+	if err := read(v); err != nil {
+		return nil, err
 	}
 	var b backends.Buffer
 	if s.DType == dtypes.BFloat16 {

@@ -85,8 +85,20 @@ type Labeler struct {
 	// text. Candidates describes it: it is part of the settings.
 	Retrieve   func(ctx context.Context, q pipeline.Question, rationale models.Completion) ([]Snippet, error)
 	Candidates string
-	// Progress is told of finished and expected pairs and of tokens used so far. nil is fine.
-	Progress func(done, total, promptTokens, newTokens int)
+	// Expected is the number of candidates that Retrieve gives for a question, as far as
+	// that is known before; Progress counts with it.
+	Expected int
+	// Progress is told how the run gets on, first of all what the journal holds. nil is fine.
+	Progress func(Progress)
+}
+
+// Progress is what a run has done, the journal's part included.
+type Progress struct {
+	Done, Total int // pairs; Total is expected where candidates are still to be retrieved
+	// Tokens that the model read and wrote. A server reads the prompt of a pair twice, for
+	// the scored text and for the answer, and once for each option that it scores; a model
+	// that runs here reads it once.
+	Read, Written int
 }
 
 // ErrNoScores reports a model that cannot give the log-probabilities of given tokens.
@@ -130,9 +142,7 @@ func (l *Labeler) Run(ctx context.Context, items []Item, o Options, out string) 
 		}
 	}
 	f.Questions = make([]Question, len(items))
-	for _, it := range items {
-		r.total += len(it.Snippets)
-	}
+	r.begin(items)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.o.Concurrency)
 	for i := range items {
@@ -176,17 +186,70 @@ type labelRun struct {
 	batch   models.BatchGenerator        // nil when conversations are led one by one
 	written map[string]models.Completion // rationales of the questions at hand, by id
 
-	mu                           sync.Mutex
-	done, total, prompts, tokens int
+	mu  sync.Mutex
+	now Progress
 }
 
-// tell counts finished work and reports it.
-func (r *labelRun) tell(pairs, more, prompt, written int) {
+// begin counts what the journal holds and what is expected.
+func (r *labelRun) begin(items []Item) {
+	var p Progress
+	for _, it := range items {
+		q := r.j.questions[it.Question.ID]
+		n := len(it.Snippets)
+		switch {
+		case n > 0:
+		case q != nil:
+			n = len(q.Retrieved)
+		default:
+			n = r.Expected
+		}
+		p.Total += n
+		if q == nil {
+			continue
+		}
+		p.add(r.spent(q, nil, len(it.Question.Options)))
+		for k := range n {
+			if x := r.j.pairs[pairKey{q.ID, k}]; x != nil {
+				p.add(r.spent(q, x, len(it.Question.Options)))
+			}
+		}
+	}
+	r.tell(p)
+}
+
+// spent is what a question alone (p nil) or a pair of it took.
+func (r *labelRun) spent(q *Question, p *Pair, options int) (t Progress) {
+	prompt, scored := q.PromptTokens, q.PPL != nil
+	if t.Written = q.NewTokens; p != nil {
+		t.Done, t.Written = 1, p.NewTokens
+		prompt, scored = p.PromptTokens, p.PPL != nil
+	}
+	t.Read = prompt
+	if scored {
+		t.Read += len(q.Tokens)
+	}
+	if r.seq == nil { // a request each
+		if scored {
+			t.Read += prompt
+		}
+		if r.o.Answers == pipeline.AnswerLogprob {
+			t.Read += (options - 1) * prompt
+		}
+	}
+	return t
+}
+
+func (p *Progress) add(more Progress) {
+	p.Done, p.Total, p.Read, p.Written = p.Done+more.Done, p.Total+more.Total, p.Read+more.Read, p.Written+more.Written
+}
+
+// tell counts what was done and reports it.
+func (r *labelRun) tell(more Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done, r.total, r.prompts, r.tokens = r.done+pairs, r.total+more, r.prompts+prompt, r.tokens+written
+	r.now.add(more)
 	if r.Progress != nil {
-		r.Progress(r.done, r.total, r.prompts, r.tokens)
+		r.Progress(r.now)
 	}
 }
 
@@ -204,19 +267,20 @@ func (r *labelRun) item(ctx context.Context, it Item, q *Question) error {
 		if err := r.j.add(entry{Question: q}); err != nil {
 			return err
 		}
+		t := r.spent(q, nil, len(it.Question.Options))
+		if len(it.Snippets) == 0 {
+			t.Total = len(q.Retrieved) - r.Expected
+		}
+		r.tell(t)
 	}
 	snippets := it.Snippets
 	if len(snippets) == 0 {
 		snippets = q.Retrieved
-		r.tell(0, len(snippets), 0, 0)
 	}
-	r.tell(0, 0, q.PromptTokens, q.NewTokens)
 	q.Pairs = make([]Pair, len(snippets))
 	var missing []int
 	for n := range snippets {
-		if r.j.pair(q.ID, n, &q.Pairs[n]) {
-			r.tell(1, 0, q.Pairs[n].PromptTokens, q.Pairs[n].NewTokens)
-		} else {
+		if !r.j.pair(q.ID, n, &q.Pairs[n]) {
 			missing = append(missing, n)
 		}
 	}
@@ -226,7 +290,7 @@ func (r *labelRun) item(ctx context.Context, it Item, q *Question) error {
 		if err := r.j.add(entry{Pair: &p}); err != nil {
 			return err
 		}
-		r.tell(1, 0, p.PromptTokens, p.NewTokens)
+		r.tell(r.spent(q, &p, len(it.Question.Options)))
 		return nil
 	}
 	if r.batch != nil {

@@ -26,12 +26,14 @@ type Buffer struct {
 	blocks  *blocks
 	dead    bool // finalized
 	bytes   int
-	shared  bool // the client may write to it
-	adopted bool // the memory is the client's, which may be read-only
-	host    bool // came from the host: never changes, so packed copies may be kept
+	shared  bool                      // the client may write to it
+	adopted bool                      // the memory is the client's, which may be read-only
+	host    bool                      // came from the host: never changes, so packed copies may be kept
+	source  func(dst []float32) error // reads the elements, see LazyBuffer
 
 	mu    sync.Mutex
 	packs map[packKey][]float32
+	whole packKey // of the packed copy that holds every element, if one does
 	int8  map[packKey]*simd.Int8Weights
 }
 
@@ -92,7 +94,7 @@ func (b *Backend) BufferFinalize(x backends.Buffer) error {
 	buf.mu.Lock()
 	defer buf.mu.Unlock()
 	m := buf.mem
-	buf.mem, buf.packs, buf.int8, buf.blocks, buf.dead = nil, nil, nil, nil, true
+	buf.mem, buf.packs, buf.int8, buf.blocks, buf.source, buf.dead = nil, nil, nil, nil, nil, true
 	if !buf.shared && !buf.adopted && m != nil && len(m) <= maxReuse {
 		b.release(m)
 	}
@@ -136,7 +138,11 @@ func (b *Backend) BufferToFlatData(x backends.Buffer, flat any) error {
 	if err != nil {
 		return err
 	}
-	copy(dst, unsafe.Slice((*byte)(buf.ensureFlat()), buf.bytes))
+	p, err := buf.ensureFlat()
+	if err != nil {
+		return err
+	}
+	copy(dst, unsafe.Slice((*byte)(p), buf.bytes))
 	return nil
 }
 
@@ -200,7 +206,7 @@ func (b *Backend) NewSharedBuffer(device backends.DeviceNum, s shapes.Shape) (ba
 	}
 	n := s.Size() * elemSize(s.DType)
 	buf := &Buffer{backend: b, shape: s.Clone(), mem: make([]uint64, max(1, (n+7)/8)), bytes: n, shared: true}
-	return buf, buf.flat(), nil
+	return buf, flatSlice(buf.base(), s.DType, s.Size()), nil
 }
 
 // BufferData is the buffer's memory. Writing to it is allowed for shared buffers.
@@ -209,7 +215,11 @@ func (b *Backend) BufferData(x backends.Buffer) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return buf.flat(), nil
+	p, err := buf.ensureFlat()
+	if err != nil {
+		return nil, err
+	}
+	return flatSlice(p, buf.shape.DType, buf.shape.Size()), nil
 }
 
 // BufferCopyToDevice fails: there is one device.
@@ -217,9 +227,9 @@ func (b *Backend) BufferCopyToDevice(backends.Buffer, backends.DeviceNum) (backe
 	return nil, fmt.Errorf("native: there is no other device to copy to")
 }
 
-func (b *Buffer) flat() any {
-	p, n := b.ensureFlat(), b.shape.Size()
-	switch b.shape.DType {
+// flatSlice is memory as a slice of the dtype's Go type.
+func flatSlice(p unsafe.Pointer, d dtypes.DType, n int) any {
+	switch d {
 	case dtypes.Bool:
 		return unsafe.Slice((*bool)(p), n)
 	case dtypes.Int8:

@@ -26,6 +26,7 @@ type dotStep struct {
 	epi *rowProgram // of the rows of C, which then is not in memory itself
 
 	tm, tn int // tasks along m and n
+	weight int // packWeight: which of the executable's weights
 }
 
 // operand is a strided matrix: its rows are m of A, k of B.
@@ -236,15 +237,7 @@ func (s *dotStep) run(x *execution) {
 		x.job = jobRef{step: (*packJob)(s)}
 		x.pool.run(x, nb*(*packJob)(s).pieces())
 	case packWeight:
-		if x.blocks = s.blocksFor(x); x.blocks != nil && x.blocks.format.ByFloats() {
-			s.sumRows(x)
-		} else if x.blocks != nil {
-			s.prepareBlocks(x)
-		} else if x.int8 = s.int8For(x); x.int8 != nil {
-			s.prepareInt8(x)
-		} else {
-			x.panels = x.params[s.b.v.index].panels(x, s)
-		}
+		s.takeWeight(x)
 	}
 	x.job = jobRef{step: s}
 	x.pool.run(x, nb*s.tm*s.tn)
@@ -266,6 +259,9 @@ func (p *packJob) task(x *execution, i, _ int) {
 	dst := x.floats(s.packed)[i/n*size : (i/n+1)*size]
 	simd.Pack(dst, s.from(x, &s.b, i/n), s.k, s.n, s.b.row, s.b.col, panels*(i%n)/n, panels*(i%n+1)/n)
 }
+
+// panels is the number of panels of B.
+func (s *dotStep) panels() int { return (s.n + simd.PanelWidth - 1) / simd.PanelWidth }
 
 // from is the operand's memory from the first element of batch i on.
 func (s *dotStep) from(x *execution, o *operand, i int) []float32 {
@@ -384,59 +380,4 @@ func (s *dotStep) epilogue(x *execution, w *workerState, mem []float32, from, to
 			e.tile(x, w, mem, r, 1, c, min(e.tileW, c1-c), from, to)
 		}
 	}
-}
-
-// panels returns the packed form of a weight, kept on buffers that cannot change.
-func (b *Buffer) panels(x *execution, s *dotStep) []float32 {
-	key := packKey{s.b.off, s.k, s.n, s.b.row, s.b.col}
-	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
-	if !b.host {
-		dst := x.side(s, simd.PackedLen(s.k, s.n))
-		x.job = jobRef{step: &sidePack{s, dst, s.from(x, &s.b, 0)}}
-		x.pool.run(x, panels)
-		return dst
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p := b.packs[key]; p != nil {
-		return p
-	}
-	if b.mem == nil { // packed in another way, or blocks that do not fit
-		b.mu.Unlock()
-		b.ensureFlat()
-		b.mu.Lock()
-	}
-	src := unsafe.Slice((*float32)(unsafe.Add(b.base(), 4*s.b.off)), b.bytes/4-s.b.off)
-	dst := b.backend.panelMem.floats(simd.PackedLen(s.k, s.n))
-	simd.Pack(dst, src, s.k, s.n, s.b.row, s.b.col, 0, panels)
-	if b.packs == nil {
-		b.packs = map[packKey][]float32{}
-	}
-	b.packs[key] = dst
-	if !x.exe.flat[s.b.v.index] {
-		b.dropFlat(key)
-		x.base[s.b.v.id] = b.base()
-	}
-	return dst
-}
-
-// sidePack packs one panel of a weight that may change between calls.
-type sidePack struct {
-	s        *dotStep
-	dst, src []float32
-}
-
-func (p *sidePack) task(_ *execution, i, _ int) {
-	simd.Pack(p.dst, p.src, p.s.k, p.s.n, p.s.b.row, p.s.b.col, i, i+1)
-}
-
-// side is memory of the execution for one step's panels, made when first needed.
-func (x *execution) side(s *dotStep, n int) []float32 {
-	if x.sides == nil {
-		x.sides = map[*dotStep][]float32{}
-	}
-	if x.sides[s] == nil {
-		x.sides[s] = make([]float32, n)
-	}
-	return x.sides[s]
 }

@@ -21,11 +21,13 @@ type Executable struct {
 	steps   []step
 	values  []*value
 	outVals []*value
-	arena   int    // bytes
-	flat    []bool // parameters that some step reads as flat memory
-	inPlace []int  // see inPlace
-	scratch int    // floats per worker
-	gemm    int    // of which for products
+	arena   int        // bytes
+	flat    []bool     // parameters that some step reads as flat memory
+	rows    []bool     // parameters of which some step gathers rows
+	weights []*dotStep // the products with parameters that may be packed
+	inPlace []int      // see inPlace
+	scratch int        // floats per worker
+	gemm    int        // of which for products
 	regs    int
 	args    int
 
@@ -40,6 +42,8 @@ type execution struct {
 	pool    *pool
 	base    []unsafe.Pointer // of each value
 	params  []*Buffer
+	weights []weight  // of exe.weights, as they are to be read
+	passing []float32 // elements of a weight on their way
 	arena   []uint64
 	workers []workerState
 	args    [][]byte
@@ -119,6 +123,7 @@ func (e *Executable) take() (*execution, error) {
 // executables hold little.
 func (e *Executable) give(x *execution) {
 	clear(x.params)
+	clear(x.weights)
 	for _, v := range e.values {
 		if v.kind != constant {
 			x.base[v.id] = nil // or the memory would live on
@@ -139,7 +144,7 @@ func (e *Executable) give(x *execution) {
 }
 
 func (e *Executable) newExecution() *execution {
-	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)),
+	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)), weights: make([]weight, len(e.weights)),
 		workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
 	for i := range x.workers {
 		x.workers[i] = workerState{regs: make([][]float32, e.regs), last: make([]int, e.regs)}
@@ -191,13 +196,8 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 		x.params[i] = b
 	}
-	if e.backend.half != 0 {
-		x.roundWeights()
-	}
-	for _, v := range e.values {
-		if v.kind == parameter {
-			x.base[v.id] = x.params[v.index].at(e.flat[v.index])
-		}
+	if err := x.prepare(); err != nil {
+		return nil, fmt.Errorf("native: %q: %w", e.name, err)
 	}
 	out = make([]backends.Buffer, len(e.outputs))
 	for i := range e.outputs {

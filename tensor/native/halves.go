@@ -1,11 +1,6 @@
 package native
 
-import (
-	"runtime/debug"
-	"unsafe"
-
-	"rag2/tensor/simd"
-)
+import "rag2/tensor/simd"
 
 // The engines "native:bf16" and "native:f16" keep weights [out,in] of products in
 // 16-bit elements: half the memory, and half the traffic where that is the limit. The
@@ -16,36 +11,27 @@ import (
 // half tells whether the elements are 16-bit numbers.
 func (q *blocks) half() bool { return q.format == simd.BlockBF16 || q.format == simd.BlockF16 }
 
-// roundWeights rounds the weights of the execution's products, before anything reads
-// them.
-func (x *execution) roundWeights() {
-	for _, s := range x.exe.steps {
-		if d, ok := s.(*dotStep); ok && d.mode == packWeight {
-			x.params[d.b.v.index].round(x, d)
-		}
-	}
-}
-
-// round rounds a matrix that the step uses whole, as [n,k], to 16 bits.
-func (b *Buffer) round(x *execution, s *dotStep) {
+// round rounds a matrix that the step uses whole, as [n,k], to 16 bits. The buffer is
+// locked.
+func (b *Buffer) round(x *execution, s *dotStep) error {
 	d := b.shape.Dimensions
-	if !b.host || len(d) != 2 || s.b.off != 0 || s.b.row != 1 || s.b.col != s.k || d[0] != s.n || d[1] != s.k || s.k < 32 || s.n < simd.PanelWidth {
-		return
+	if len(d) != 2 || s.b.off != 0 || s.b.row != 1 || s.b.col != s.k || d[0] != s.n || d[1] != s.k || s.k < 32 || s.n < simd.PanelWidth {
+		return nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.blocks != nil || b.mem == nil {
-		return
+	if b.blocks != nil || b.inPanels() {
+		return nil
 	}
-	p := &roundJob{format: x.exe.backend.half, dst: simd.NewHalfPanels(s.n, s.k), src: unsafe.Slice((*float32)(b.base()), s.n*s.k), n: s.n, k: s.k}
+	src, err := b.elements(x, false)
+	if err != nil {
+		return err
+	}
+	p := &roundJob{format: x.exe.backend.half, dst: simd.NewHalfPanels(s.n, s.k), src: src, n: s.n, k: s.k}
 	x.job = jobRef{step: p}
 	x.pool.run(x, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
 	b.blocks = &blocks{format: p.format, data: p.dst, n: s.n, k: s.k}
-	b.mem, b.packs = nil, nil
-	if droppedBytes.Add(int64(b.bytes)) >= 64<<20 {
-		droppedBytes.Store(0)
-		debug.FreeOSMemory()
-	}
+	b.packs = nil
+	b.dropFlat()
+	return nil
 }
 
 // sumRows sums the rows of A by 32 columns when they are few enough for MatVec.

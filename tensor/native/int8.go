@@ -1,10 +1,6 @@
 package native
 
-import (
-	"unsafe"
-
-	"rag2/tensor/simd"
-)
+import "rag2/tensor/simd"
 
 // The "native:int8" engine computes products with weights in 7-bit integers:
 // weights per output channel, activations per row, both quantised here. Gathers and
@@ -16,25 +12,42 @@ type rowsOfA struct {
 	off, row, k, m int
 }
 
-// int8For returns the weight in integers when the step is to use them.
-func (s *dotStep) int8For(x *execution) *simd.Int8Weights {
-	b := x.params[s.b.v.index]
-	if !x.exe.backend.int8 || !b.host || b.blocks != nil || s.a.col != 1 || s.k < 32 || s.n < simd.PanelWidth {
-		return nil
+// integers is the buffer's weight in integers, when the step is to use them. The
+// buffer is locked. Flat memory that can be read again goes.
+func (b *Buffer) integers(x *execution, s *dotStep) (*simd.Int8Weights, error) {
+	if s.a.col != 1 || s.k < 32 || s.n < simd.PanelWidth {
+		return nil, nil
 	}
-	key := packKey{s.b.off, s.k, s.n, s.b.row, s.b.col}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	key := s.key()
 	if w := b.int8[key]; w != nil {
-		return w
+		return w, nil
 	}
+	src, err := b.elements(x, x.exe.kept(s))
+	if err != nil {
+		return nil, err
+	}
+	w := simd.NewInt8Weights(s.k, s.n)
+	x.job = jobRef{step: &quantizeJob{s, w, src[s.b.off:]}}
+	x.pool.run(x, s.panels())
 	if b.int8 == nil {
 		b.int8 = map[packKey]*simd.Int8Weights{}
 	}
-	src := unsafe.Slice((*float32)(unsafe.Add(b.base(), 4*s.b.off)), b.bytes/4-s.b.off)
-	w := simd.QuantizeWeights(src, s.k, s.n, s.b.row, s.b.col)
 	b.int8[key] = w
-	return w
+	if b.source != nil && !x.exe.kept(s) {
+		b.dropFlat()
+	}
+	return w, nil
+}
+
+// quantizeJob quantises a panel of a weight per task.
+type quantizeJob struct {
+	s   *dotStep
+	dst *simd.Int8Weights
+	src []float32
+}
+
+func (q *quantizeJob) task(_ *execution, i, _ int) {
+	q.dst.Quantize(q.src, q.s.b.row, q.s.b.col, i, i+1)
 }
 
 // quantizeStep quantises the rows of A, several per task.

@@ -39,7 +39,7 @@ func (c *compiler) finish(e *Executable) error {
 			e.outVals[v.index] = v
 		}
 	}
-	e.flat = flatParams(order, len(e.inputs))
+	e.flat, e.rows = flatParams(order, len(e.inputs))
 	e.inPlace = inPlace(order, e.outVals)
 	last := make([]int, len(c.values)) // step that uses the value last
 	for i, u := range order {
@@ -58,6 +58,10 @@ func (c *compiler) finish(e *Executable) error {
 		case *dotStep:
 			e.regs = max(e.regs, s.regs())
 			e.gemm = simd.GemmScratch
+			if s.mode == packWeight {
+				s.weight = len(e.weights)
+				e.weights = append(e.weights, s)
+			}
 		case *chainStep:
 			e.regs = max(e.regs, s.first.regs())
 		}
@@ -84,10 +88,10 @@ func (c *compiler) finish(e *Executable) error {
 	return nil
 }
 
-// flatParams tells which parameters are read as flat memory: not only as the right
-// operand of a product or by a gather of rows.
-func flatParams(order []*unit, n int) []bool {
-	flat := make([]bool, n)
+// flatParams tells which parameters are read as flat memory, not only as the right
+// operand of a product or by a gather of rows, and which are gathered from.
+func flatParams(order []*unit, n int) (flat, rows []bool) {
+	flat, rows = make([]bool, n), make([]bool, n)
 	for _, u := range order {
 		for _, v := range u.inputs {
 			if v.kind != parameter {
@@ -100,13 +104,14 @@ func flatParams(order []*unit, n int) []bool {
 				}
 			case *gatherStep:
 				if s.table == v && s.indices != v {
+					rows[v.index] = true
 					continue
 				}
 			}
 			flat[v.index] = true
 		}
 	}
-	return flat
+	return flat, rows
 }
 
 // order sorts the units so that each follows what it reads, otherwise as the graph

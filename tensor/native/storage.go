@@ -33,7 +33,7 @@ func (q *blocks) panel(p int) []byte {
 // BlockBuffer makes a float32 buffer [n,k] from GGUF blocks of type Q4_0, Q4_1, Q8_0,
 // Q4_K or Q6_K, or from elements of type BF16 or F16, kept as they are: products with
 // it (contracting k) read them directly, and so do gathers of rows. Its elements are
-// the values stored.
+// the values stored. Types that KeepsBlocks denies are refused.
 func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (backends.Buffer, error) {
 	if b.IsFinalized() {
 		return nil, errFinalized
@@ -41,25 +41,60 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 	if s.DType != dtypes.Float32 || s.Rank() != 2 {
 		return nil, fmt.Errorf("native: blocks as %s; a float32 matrix is needed", s)
 	}
+	if !b.KeepsBlocks(ggufType) {
+		return nil, fmt.Errorf("native: weights of type %s are not kept as they are by this engine", ggufType)
+	}
 	n, k := s.Dimensions[0], s.Dimensions[1]
 	f, panels, err := simd.ImportBlocks(ggufType, data, n, k)
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	buf := &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}
-	if b.int8 && buf.blocks.half() { // to be quantised
-		buf.ensureFlat()
-		buf.blocks = nil
+	return &Buffer{backend: b, shape: s.Clone(), bytes: 4 * n * k, host: true, blocks: &blocks{f, panels, n, k}}, nil
+}
+
+// KeepsBlocks tells whether BlockBuffer takes a storage type. The int8 engine has
+// elements of 16 bits quantised instead.
+func (b *Backend) KeepsBlocks(ggufType string) bool {
+	switch ggufType {
+	case "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K":
+		return true
+	case "BF16", "F16":
+		return !b.int8
 	}
-	return buf, nil
+	return false
+}
+
+// LazyBuffer makes a float32 buffer whose elements read writes to dst, in order. They
+// are read when an execution first needs them, and where panels, integers or 16-bit
+// elements are all that it needs, they are read to a passing place: no more than one
+// weight is in memory twice. read may be called again, from any goroutine, until the
+// buffer is finalized; its error is that of the Execute, or other call, that needs the
+// elements.
+func (b *Backend) LazyBuffer(s shapes.Shape, read func(dst []float32) error) (backends.Buffer, error) {
+	if b.IsFinalized() {
+		return nil, errFinalized
+	}
+	if err := checkDevice(0, s); err != nil {
+		return nil, err
+	}
+	if s.DType != dtypes.Float32 {
+		return nil, fmt.Errorf("native: a lazy buffer of %s; float32 is needed", s.DType)
+	}
+	return &Buffer{backend: b, shape: s.Clone(), bytes: 4 * s.Size(), host: true, source: read}, nil
 }
 
 // ensureFlat gives the buffer flat memory, whatever else it holds.
-func (b *Buffer) ensureFlat() unsafe.Pointer {
+func (b *Buffer) ensureFlat() (unsafe.Pointer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	err := b.flatten()
+	return b.base(), err
+}
+
+// flatten is ensureFlat under the lock.
+func (b *Buffer) flatten() error {
 	if b.mem != nil {
-		return b.base()
+		return nil
 	}
 	mem := make([]uint64, max(1, (b.bytes+7)/8))
 	dst := unsafe.Slice((*float32)(unsafe.Pointer(&mem[0])), b.bytes/4)
@@ -68,18 +103,38 @@ func (b *Buffer) ensureFlat() unsafe.Pointer {
 		for r := range b.blocks.n {
 			b.row(dst[r*b.blocks.k:(r+1)*b.blocks.k], r)
 		}
-	default:
-		for key, p := range b.packs {
-			for j := range key.n {
-				for i := range key.k {
-					dst[key.off+i*key.strideK+j*key.strideN] = p[(j/simd.PanelWidth*key.k+i)*simd.PanelWidth+j%simd.PanelWidth]
-				}
+	case b.inPanels():
+		key := b.whole
+		p := b.packs[key]
+		for j := range key.n {
+			for i := range key.k {
+				dst[i*key.strideK+j*key.strideN] = p[(j/simd.PanelWidth*key.k+i)*simd.PanelWidth+j%simd.PanelWidth]
 			}
-			break
+		}
+	default:
+		if err := b.source(dst); err != nil {
+			return err
 		}
 	}
 	b.mem = mem
-	return b.base()
+	return nil
+}
+
+// elements are those of a float32 buffer, under the lock; when kept is false they may
+// lie in memory of the execution that the next call reuses.
+func (b *Buffer) elements(x *execution, kept bool) ([]float32, error) {
+	if b.mem == nil && !kept && b.source != nil && b.blocks == nil && !b.inPanels() {
+		if n := b.bytes / 4; len(x.passing) < n {
+			x.passing = nil // before the next is made
+			x.passing = make([]float32, n)
+		}
+		dst := x.passing[:b.bytes/4]
+		return dst, b.source(dst)
+	}
+	if err := b.flatten(); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(b.base()), b.bytes/4), nil
 }
 
 // row reads row r of a matrix that has no flat memory.
@@ -88,22 +143,30 @@ func (b *Buffer) row(dst []float32, r int) {
 		simd.BlockRow(q.format, dst, q.panel(r/simd.PanelWidth), r%simd.PanelWidth)
 		return
 	}
-	for key, p := range b.packs {
-		if key.strideK == 1 {
-			simd.UnpackColumn(dst, p, key.k, r)
-		} else { // the rows run along k
-			for j := range dst {
-				dst[j] = p[(j/simd.PanelWidth*key.k+r)*simd.PanelWidth+j%simd.PanelWidth]
-			}
-		}
+	key := b.whole
+	p := b.packs[key]
+	if key.strideK == 1 {
+		simd.UnpackColumn(dst, p, key.k, r)
 		return
+	}
+	for j := range dst { // the rows run along k
+		dst[j] = p[(j/simd.PanelWidth*key.k+r)*simd.PanelWidth+j%simd.PanelWidth]
 	}
 }
 
-// dropFlat frees the flat memory of a matrix whose panels hold all of it.
-func (b *Buffer) dropFlat(key packKey) {
+// inPanels tells whether a packed copy holds every element.
+func (b *Buffer) inPanels() bool { return b.whole.n > 0 }
+
+// covers tells whether a packed copy holds all of a matrix.
+func (b *Buffer) covers(key packKey) bool {
 	d := b.shape.Dimensions
-	if len(d) != 2 || key.off != 0 || key.k*key.n != d[0]*d[1] || min(key.strideK, key.strideN) != 1 || max(key.strideK, key.strideN) != d[1] || len(b.packs) != 1 {
+	return len(d) == 2 && key.off == 0 && key.k*key.n == d[0]*d[1] && min(key.strideK, key.strideN) == 1 && max(key.strideK, key.strideN) == d[1]
+}
+
+// dropFlat frees the flat memory, because the elements are elsewhere or can be read
+// again.
+func (b *Buffer) dropFlat() {
+	if b.mem == nil {
 		return
 	}
 	b.mem = nil
@@ -166,23 +229,4 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 		return false
 	}
 	return true
-}
-
-// blocksFor returns the weight's blocks when the product can read them.
-func (s *dotStep) blocksFor(x *execution) *blocks {
-	q := x.params[s.b.v.index].blocks
-	if q == nil || s.b.off != 0 || s.b.row != 1 || s.b.col != q.k || s.k != q.k || s.n != q.n {
-		return nil
-	}
-	return q
-}
-
-// at is the flat memory, made when it is needed; otherwise it may be nil.
-func (b *Buffer) at(needed bool) unsafe.Pointer {
-	if needed {
-		return b.ensureFlat()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.base()
 }

@@ -28,30 +28,42 @@ func int8Limits() (weight, row float32) {
 // int8K is k rounded up to the groups of 8 that the kernels take.
 func int8K(k int) int { return (k + 7) / 8 * 8 }
 
+// NewInt8Weights makes the memory of a matrix [k,n], for Quantize.
+func NewInt8Weights(k, n int) *Int8Weights {
+	panels := (n + PanelWidth - 1) / PanelWidth
+	return &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, panels*PanelWidth), Sums: make([]int32, panels*PanelWidth)}
+}
+
 // QuantizeWeights quantises B [k,n], whose element (i,j) is b[i*strideK+j*strideN].
 func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
-	panels := (n + PanelWidth - 1) / PanelWidth
-	w := &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, panels*PanelWidth), Sums: make([]int32, panels*PanelWidth)}
+	w := NewInt8Weights(k, n)
+	w.Quantize(b, strideK, strideN, 0, w.panels)
+	return w
+}
+
+// Quantize fills panels p0 ≤ p < p1 from B, whose element (i,j) is
+// b[i*strideK+j*strideN].
+func (w *Int8Weights) Quantize(b []float32, strideK, strideN, p0, p1 int) {
 	limit, _ := int8Limits()
-	for j := range n {
+	for j := p0 * PanelWidth; j < min(w.N, p1*PanelWidth); j++ {
 		largest := float32(0)
-		for i := range k {
+		for i := range w.K {
 			largest = max(largest, float32(math.Abs(float64(b[i*strideK+j*strideN]))))
 		}
+		w.Sums[j] = 0
 		if largest == 0 || largest != largest || math.IsInf(float64(largest), 0) {
 			w.Scale[j] = largest // 0, or what makes the column not a number
 			continue
 		}
 		inv := limit / largest
 		w.Scale[j] = largest / limit
-		p := w.Data[j/PanelWidth*PanelWidth*int8K(k):]
-		for i := range k {
+		p := w.Data[j/PanelWidth*PanelWidth*int8K(w.K):]
+		for i := range w.K {
 			q := int8(math.RoundToEven(float64(b[i*strideK+j*strideN] * inv)))
 			p[(i/4*PanelWidth+j%PanelWidth)*4+i%4] = q
 			w.Sums[j] += int32(q)
 		}
 	}
-	return w
 }
 
 // Int8Rows are rows of A in 7 bits without sign, 8 with VNNI: A(i,·) ≈ Scale[i]·(q − Zero[i]).

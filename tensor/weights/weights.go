@@ -190,21 +190,45 @@ func (f *File) Float32(name string) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.DType.Integer() {
-		return nil, fmt.Errorf("%s: tensor %q holds %s: %w", f.path, name, i.DType, ErrInteger)
-	}
 	out := make([]float32, i.Len())
-	err = mmapfile.Guard(func() error { return Dequantize(i.DType, i.data, out) })
-	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
-	}
-	f.release(i.data)
-	if l, ok := f.low[name]; ok {
-		if err := l.addTo(out); err != nil {
-			return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
-		}
+	if err := f.ReadFloat32(name, out); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// piece is the number of elements after which the pages read are let go: whole blocks of
+// every type.
+const piece = 1 << 20
+
+// ReadFloat32 writes the tensor's elements to dst, which has room for exactly them.
+func (f *File) ReadFloat32(name string, dst []float32) error {
+	i, err := f.Info(name)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error { return fmt.Errorf("%s: tensor %q: %w", f.path, name, err) }
+	if i.DType.Integer() {
+		return fmt.Errorf("%s: tensor %q holds %s: %w", f.path, name, i.DType, ErrInteger)
+	}
+	if i.Len() != len(dst) {
+		return fail(fmt.Errorf("%d elements, room for %d", i.Len(), len(dst)))
+	}
+	per := block[i.DType]
+	for at := 0; at < len(dst); at += piece {
+		end := min(len(dst), at+piece)
+		data := i.data[at/per.n*per.bytes : end/per.n*per.bytes]
+		if err := mmapfile.Guard(func() error { return Dequantize(i.DType, data, dst[at:end]) }); err != nil {
+			return fail(err)
+		}
+		f.release(data)
+	}
+	if l, ok := f.low[name]; ok {
+		if err := l.addTo(dst); err != nil {
+			return fail(err)
+		}
+	}
+	return nil
 }
 
 // release lets go of the pages of a tensor that was read: a model must not be in
