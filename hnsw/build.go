@@ -27,8 +27,9 @@ type builder struct {
 	t        *table
 	coder    *coder
 	norms    []float32
-	order    []uint32 // rows in the order of insertion, duplicates left out
-	pos      int      // rows inserted
+	lengths  []float32 // for InnerProduct: edgeLengths·|x-μ|² of each row, see choose
+	order    []uint32  // rows in the order of insertion, duplicates left out
+	pos      int       // rows inserted
 	round    int
 	baseRows int // taken over from o.base
 
@@ -150,6 +151,11 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 			return err
 		}
 		b.t = codeTable(b.coder, codes)
+	}
+	if b.o.Metric == InnerProduct {
+		if err := b.measureLengths(ctx); err != nil {
+			return err
+		}
 	}
 	level0, err := b.memory(8 * b.o.M * n)
 	if err != nil {

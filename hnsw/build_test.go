@@ -238,3 +238,37 @@ func TestBuildOptionsValidate(t *testing.T) {
 		}
 	}
 }
+
+// An index whose edges were chosen by an earlier rule is read, but not built on.
+func TestEarlierEdgesAreNotTakenOver(t *testing.T) {
+	vectors, err := filepath.Abs(filepath.Join(frozenDir, "vectors.npy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := BuildOptions{Codes: FourBit, M: 4, EfConstruction: 20}
+	dir := t.TempDir()
+	build := func(name, base string) (path string, baseRows int, file []byte) {
+		path = filepath.Join(dir, name)
+		o := o
+		o.base = base
+		if err := BuildShards(context.Background(), []string{vectors}, path, o); err != nil {
+			t.Fatal(err)
+		}
+		x, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		if file, err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+		return path, x.p.base, file
+	}
+	fresh, _, want := build("fresh", "")
+	if _, rows, got := build("earlier", filepath.Join(frozenDir, "ip.hnsw")); rows != 0 || !bytes.Equal(got, want) {
+		t.Errorf("%d rows of a graph by an earlier rule were taken over", rows)
+	}
+	if _, rows, _ := build("same", fresh); rows != 60 {
+		t.Errorf("%d rows of a graph by the same rule were taken over, not 60", rows)
+	}
+}

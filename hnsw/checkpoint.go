@@ -115,7 +115,7 @@ func (b *builder) takeBase() error {
 	}
 	defer x.Close()
 	p := x.p
-	if p.m != b.o.M || p.efc != b.o.EfConstruction || p.seed != b.o.Seed || p.metric != b.o.Metric || p.full != b.o.FullPrecision || p.n > b.v.n {
+	if p.m != b.o.M || p.efc != b.o.EfConstruction || p.seed != b.o.Seed || p.metric != b.o.Metric || p.full != b.o.FullPrecision || p.edges != edgeRule || p.n > b.v.n {
 		return nil
 	}
 	return guarded(func() error {

@@ -48,8 +48,8 @@
 // pages, which the kernel cannot drop: for indexes that fit. Index.Resident tells how
 // much of each section is in memory, Plan what each takes.
 //
-// Building holds 8-bit codes (dim+8 bytes a row) and level 0 (8M bytes a row) in
-// memory; vectors are read in order, twice.
+// Building holds 8-bit codes and lengths (dim+12 bytes a row) and level 0 (8M bytes a
+// row) in memory; vectors are read in order, twice.
 //
 // # File format
 //
@@ -81,7 +81,9 @@
 //	       88 u64 rounds     96 32 bytes SHA-256 naming the vectors' content:
 //	          of a line "dtype rows sha256-of-array\n" for each shard
 //	      128 u64 rows whose graph was taken over from another index (Merge)
-//	      136 zero
+//	      136 u32 how edges were chosen: 1 inner products less an eighth of the
+//	          squared length, 0 plain products; for other metrics the same
+//	      140 zero
 //	SHRD  JSON: the .npy files (see Shard)                        (index)
 //	ISAL  instruction set level, ASCII                            (checkpoint)
 //	MEAN  dim × f32: the mean row, of unit rows for cosine        (index)

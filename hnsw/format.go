@@ -286,7 +286,11 @@ type params struct {
 	inserted          int // rows in the graph so far; n in a finished file
 	base              int // rows whose graph was taken over from another index
 	round             int
+	edges             int // how edges were chosen: edgeRule, or 0 before it was counted
 }
+
+// edgeRule counts the ways of choosing edges: a graph of another is not built on.
+const edgeRule = 1
 
 func (p *params) bytes() []byte {
 	b := make([]byte, paramLen)
@@ -311,6 +315,7 @@ func (p *params) bytes() []byte {
 	le.PutUint64(b[88:], uint64(p.round))
 	copy(b[96:], p.contents[:])
 	le.PutUint64(b[128:], uint64(p.base))
+	le.PutUint32(b[136:], uint32(p.edges))
 	return b
 }
 
@@ -341,7 +346,7 @@ func parseParams(c *container) (params, error) {
 		err = c.bad("PARM", s.off+40, "entry %d (%d), top level %d", p.entryRow, p.entryUp, p.top)
 	}
 	p.n, p.uppers, p.lists, p.dups, p.inserted, p.round = int(n), int(uppers), int(lists), int(dups), int(inserted), int(round)
-	p.base = int(min(le.Uint64(b[128:]), n))
+	p.base, p.edges = int(min(le.Uint64(b[128:]), n)), int(le.Uint32(b[136:]))
 	return p, err
 }
 

@@ -135,22 +135,50 @@ func (b *builder) place(s *searcher, row uint32, p *placing) {
 		}
 		score = keyScore(s.pool[0])
 		from := len(p.buf)
-		p.buf = b.choose(s, s.pool, b.o.M, l, p.buf)
+		p.buf = b.choose(s, row, s.pool, b.o.M, l, p.buf)
 		p.lists[l] = p.buf[from:len(p.buf):len(p.buf)]
 	}
 }
 
-// choose is the neighbour heuristic (Algorithm 4): candidates, best first, are taken
-// unless one taken before is nearer to them than the base is; the best of those fill
-// the places left, which costs a quarter more building and saves a tenth of the
-// reads at equal recall. It appends to dst.
-func (b *builder) choose(s *searcher, all []uint64, m, level int, dst []uint32) []uint32 {
+// edgeLengths is how much of a row's squared length its products are lowered by when
+// edges are chosen: 0 compares plain products, 0.5 distances. With plain products long
+// rows crowd out nearly all others, and many rows are left with few ways in. An eighth
+// scores a tenth fewer rows at equal recall at 24,000 × 384 and 100,000 × 768; with 0.25
+// the recall is lower at any breadth.
+const edgeLengths = 0.125
+
+// measureLengths fills b.lengths from what the build scores with.
+func (b *builder) measureLengths(ctx context.Context) error {
+	b.lengths = make([]float32, b.v.n)
+	return parallel(ctx, b.o.Workers, (b.v.n+scanChunk-1)/scanChunk, func(_ context.Context, c int) error {
+		var s searcher
+		var id [1]uint32
+		for i := c * scanChunk; i < min((c+1)*scanChunk, b.v.n); i++ {
+			id[0] = uint32(i)
+			s.loadRow(b.t, &s.q, id[0])
+			b.t.score(&s.q, b.lengths[i:i+1], id[:])
+			b.lengths[i] *= edgeLengths
+		}
+		return nil
+	})
+}
+
+// choose is the neighbour heuristic (Algorithm 4) for row base: candidates, best first,
+// are taken unless one taken before is nearer to them than the base is; the best of
+// those fill the places left. For InnerProduct, nearer means by the product less
+// edgeLengths times the squared length of the one it is seen from. It appends to dst.
+func (b *builder) choose(s *searcher, base uint32, all []uint64, m, level int, dst []uint32) []uint32 {
 	from := len(dst)
 	s.rest = s.rest[:0]
 	if len(s.rows) < maxDegree {
 		s.ids, s.rows, s.scores = make([]uint32, maxDegree), make([]uint32, maxDegree), make([]float32, maxDegree)
 	}
 	kept := 0
+	var kepts [maxDegree]float32 // their lengths
+	length := float32(0)
+	if b.lengths != nil {
+		length = b.lengths[base]
+	}
 next:
 	for _, k := range all {
 		id, sc := keyID(k), keyScore(k)
@@ -158,13 +186,14 @@ next:
 		if level > 0 {
 			row = b.g.upRow[id]
 		}
+		sc -= length
 		if kept > 0 {
 			s.loadRow(b.t, &s.qe, row)
 			for i := 0; i < kept; i += 8 {
 				e := min(i+8, kept)
 				b.t.score(&s.qe, s.scores[i:e], s.rows[i:e])
-				for _, x := range s.scores[i:e] {
-					if x > sc {
+				for j, x := range s.scores[i:e] {
+					if x-kepts[i+j] > sc {
 						s.rest = append(s.rest, id)
 						continue next
 					}
@@ -172,6 +201,9 @@ next:
 			}
 		}
 		s.rows[kept] = row
+		if b.lengths != nil {
+			kepts[kept] = b.lengths[row]
+		}
 		dst = append(dst, id)
 		if kept++; kept == m {
 			break
@@ -253,5 +285,5 @@ func (b *builder) connect(s *searcher, target uint32, level int, edges []uint64)
 	}
 	slices.Sort(s.pool)
 	var buf [maxDegree]uint32
-	setList(places, b.choose(s, s.pool, len(places), level, buf[:0]))
+	setList(places, b.choose(s, row, s.pool, len(places), level, buf[:0]))
 }

@@ -132,7 +132,7 @@ func Plan(o PlanOptions) (*PlanReport, error) {
 
 	per := (n + int64(o.Segments) - 1) / int64(o.Segments)
 	buildStride := int64(codeStride(Int8, o.Dim))
-	r.BuildRAM = per * (buildStride + int64(8*o.M) + 8 + 4 + 4*int64(o.M)/int64(o.M-1))
+	r.BuildRAM = per * (buildStride + int64(8*o.M) + 8 + 4 + 4 + 4*int64(o.M)/int64(o.M-1))
 	// Work of a walk, fitted on 24,000 × 384: lists ≈ ef + descent; new rows a list
 	// falls from 20 to 16 with ef.
 	perSegment := float64(per)

@@ -14,7 +14,7 @@ import (
 func (b *builder) params() params {
 	p := params{n: b.v.n, dim: b.v.dim, m: b.o.M, efc: b.o.EfConstruction, metric: b.o.Metric, codes: b.o.Codes, seed: b.o.Seed,
 		entryRow: b.g.entryRow, entryUp: b.g.entryUp, top: b.g.top, uppers: len(b.g.upRow), lists: len(b.g.upLists) / b.o.M,
-		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round, base: b.baseRows}
+		dups: len(b.dups), maxNorm: b.scan.maxNorm, full: b.o.FullPrecision, inserted: b.pos, round: b.round, base: b.baseRows, edges: edgeRule}
 	h, _ := hex.DecodeString(b.scan.contents)
 	copy(p.contents[:], h)
 	return p
