@@ -31,7 +31,10 @@ type Options struct {
 	Preset      string `json:"preset"`
 	Query       string `json:"query"`        // query kind; "" = rationale
 	RerankQuery string `json:"rerank_query"` // "question" (the paper) or "rationale" (the authors' code); "" = question
-	Mode        string `json:"answer_mode"`  // "" = text
+	// RerankRetrieval is the weight of the retrieval score in RerankScore; 0 = the
+	// cross-encoder alone, as in the method.
+	RerankRetrieval float64 `json:"rerank_retrieval"`
+	Mode            string  `json:"answer_mode"` // "" = text
 	// Extraction is "strict" (nothing found = unanswered) or "mirage" (MIRAGE's rule,
 	// which guesses A); "" = strict.
 	Extraction string `json:"extraction"`
@@ -97,6 +100,9 @@ func (o Options) Defaults(corpora int) (Options, error) {
 	}
 	if !(o.Threshold > 0 && o.Threshold <= 1) {
 		errs = append(errs, fmt.Errorf("filter threshold %g; a probability above 0", o.Threshold))
+	}
+	if !(o.RerankRetrieval >= 0 && o.RerankRetrieval <= 1e6) {
+		errs = append(errs, fmt.Errorf("weight %g of the retrieval score; 0 to 1e6 is possible", o.RerankRetrieval))
 	}
 	if f := o.Only; f.FromYear < 0 || f.ToYear < 0 || f.ToYear > 0 && f.FromYear > f.ToYear {
 		errs = append(errs, fmt.Errorf("years %d to %d", f.FromYear, f.ToYear))

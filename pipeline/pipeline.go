@@ -245,6 +245,12 @@ func (r *run) generate(ctx context.Context, stage, prompt string, tokens int) (m
 // minRoom is the least number of tokens that an answer gets.
 const minRoom = 16
 
+// RerankScore is what the pool is ordered by: the cross-encoder's logit and weight times
+// the retrieval score.
+func RerankScore(logit, retrieval float32, weight float64) float64 {
+	return float64(logit) + weight*float64(retrieval)
+}
+
 // rerank orders the pool and keeps K of it. Without a cross-encoder the order is that
 // of the retrieval scores.
 func (r *run) rerank(ctx context.Context, st *StageTrace) error {
@@ -269,10 +275,13 @@ func (r *run) rerank(ctx context.Context, st *StageTrace) error {
 		for i := range s {
 			s[i].Rerank = &scores[i]
 		}
+		if r.o.RerankRetrieval > 0 {
+			st.Note = fmt.Sprintf("order by RERANK + %g × SCORE", r.o.RerankRetrieval)
+		}
 	}
 	slices.SortStableFunc(s, func(a, b Snippet) int {
 		if a.Rerank != nil && b.Rerank != nil {
-			return cmp.Compare(*b.Rerank, *a.Rerank)
+			return cmp.Compare(RerankScore(*b.Rerank, b.Retrieval, r.o.RerankRetrieval), RerankScore(*a.Rerank, a.Retrieval, r.o.RerankRetrieval))
 		}
 		return cmp.Compare(b.Retrieval, a.Retrieval)
 	})

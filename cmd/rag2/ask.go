@@ -158,6 +158,7 @@ func optionFlags(c *cobra.Command, o *pipeline.Options, query string) {
 	f.StringVar(&o.Preset, "preset", "paper", "paper: each corpus gives ⌈k/corpora⌉; authors: each gives k")
 	f.StringVar(&o.Query, "query", query, "what is searched for: rationale, question, question+rationale, query2doc")
 	f.StringVar(&o.RerankQuery, "rerank-query", "question", "what the cross-encoder compares with: question, rationale")
+	f.Float64Var(&o.RerankRetrieval, "rerank-retrieval", 0, rerankRetrievalUsage)
 	f.Float64Var(&o.Threshold, "filter-threshold", 0.5, "probability of HELPFUL from which the filter keeps a snippet")
 	f.BoolVar(&o.KeepBest, "keep-best", false, "keep the best snippet when the filter drops all")
 	f.BoolVar(&o.Exact, "exact", false, exactUsage)

@@ -133,6 +133,9 @@ is asked once.`,
 				}
 				l.Retrieve, l.Expected = s.candidates(po), min(given.K, given.PerCorpusK*len(s.pipe.Corpora))
 				l.Candidates = fmt.Sprintf("%s %s k=%d per-corpus=%d preset=%s query=%s rerank=%s %s", s.enc.Fingerprint(), s.crossEncoder, po.K, po.PerCorpusK, po.Preset, po.Query, po.RerankQuery, s.corpora)
+				if po.RerankRetrieval != 0 {
+					l.Candidates += fmt.Sprintf(" retrieval=%g", po.RerankRetrieval)
+				}
 				break
 			}
 			if err := s.openGenerator(a); err != nil {

@@ -43,20 +43,21 @@ type stack struct {
 
 // Descriptions of flags that several commands have.
 const (
-	encoderUsage      = "encoder: a model of `rag2 models list` or a directory"
-	warmUsage         = "parts of an index to read ahead when it is opened: none, graph, codes, all"
-	efUsage           = "width of the graph search (default the index's own)"
-	exactUsage        = "compare with every vector instead of walking the graph"
-	shardUsage        = "i/n: the i-th of n shares of the work only"
-	llmUsage          = "language model run here: a model, a directory or a .gguf file"
-	llmContextUsage   = "context of the language model in tokens (default the model's own; 8192 for servers)"
-	corporaUsage      = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
-	pairsUsage        = "questions with the texts that answer them, JSONL as `reranker bioasq` writes it, .gz too"
-	groupsUsage       = "groups of right and wrong texts, JSONL as `reranker mine` writes it, .gz too"
-	recordsUsage      = "records, a JSON array as `filter export` and `filter gold` write it"
-	datasetUsage      = "value of dataset_name"
-	devUsage          = "held-out data in the form of the training data: the best weights on it are kept"
-	crossEncoderUsage = "cross-encoder that reranks: a model or a directory (default none)"
+	encoderUsage         = "encoder: a model of `rag2 models list` or a directory"
+	warmUsage            = "parts of an index to read ahead when it is opened: none, graph, codes, all"
+	efUsage              = "width of the graph search (default the index's own)"
+	exactUsage           = "compare with every vector instead of walking the graph"
+	shardUsage           = "i/n: the i-th of n shares of the work only"
+	llmUsage             = "language model run here: a model, a directory or a .gguf file"
+	llmContextUsage      = "context of the language model in tokens (default the model's own; 8192 for servers)"
+	corporaUsage         = "corpora to ask (default all); NAME=PART+PART joins shards into one corpus"
+	pairsUsage           = "questions with the texts that answer them, JSONL as `reranker bioasq` writes it, .gz too"
+	groupsUsage          = "groups of right and wrong texts, JSONL as `reranker mine` writes it, .gz too"
+	recordsUsage         = "records, a JSON array as `filter export` and `filter gold` write it"
+	datasetUsage         = "value of dataset_name"
+	devUsage             = "held-out data in the form of the other: the best weights on it are kept, or thresholds and weights chosen"
+	rerankRetrievalUsage = "weight of the retrieval score beside the cross-encoder's in the order; `reranker eval` finds one on --held-out"
+	crossEncoderUsage    = "cross-encoder that reranks: a model or a directory (default none)"
 )
 
 func (s *stack) encoderFlags(c *cobra.Command) {

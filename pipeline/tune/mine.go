@@ -42,6 +42,7 @@ func article(doc string) string {
 // Candidate is a hit of a question.
 type Candidate struct {
 	Text     string
+	Score    float32 // of the retrieval
 	Positive bool
 	Related  bool // of an article that holds a positive
 }
@@ -76,7 +77,7 @@ func Search(ctx context.Context, e models.Encoder, corpora []pipeline.Retriever,
 			continue
 		}
 		seen[text] = true
-		out = append(out, Candidate{text, positive[h.Text] || positive["doc "+h.Doc], related[article(h.Doc)]})
+		out = append(out, Candidate{text, h.Score, positive[h.Text] || positive["doc "+h.Doc], related[article(h.Doc)]})
 	}
 	return out, nil
 }

@@ -184,13 +184,19 @@ func TestMine(t *testing.T) {
 	if _, err := Mine(context.Background(), letters{}, corpora, pairs, MineOptions{Depth: 2, Skip: 2, Negatives: 1}, nil); err == nil {
 		t.Error("nothing to look at passes")
 	}
-	r, err := Rank(context.Background(), letters{}, backwards{}, corpora, pairs, 4, nil)
+	rs, err := Rerank(context.Background(), letters{}, backwards{}, corpora, pairs, 4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := Rank(rs, 4, 0)
 	near(t, "MRR of the retrieval", r.Retrieval.MRR.Value, 1)
 	near(t, "MRR backwards", r.Reranked.MRR.Value, 1.0/3)
 	near(t, "gain", r.Gain.MRR.Value, -2.0/3)
+	near(t, "MRR with much of the retrieval", Rank(rs, 4, 1e6).Reranked.MRR.Value, 1)
+	w := BestWeight(rs)
+	if got := Rank(rs, 4, w); got.Reranked.NDCG10.Value < max(r.Reranked.NDCG10.Value, Rank(rs, 4, 100).Reranked.NDCG10.Value) || got.Weight != w {
+		t.Errorf("weight %g: %+v", w, got)
+	}
 }
 
 // backwards prefers short texts.
