@@ -203,6 +203,11 @@ func (b *Builder) scatter(op backends.OpType, x, indices, updates backends.Op, v
 	if s.DType == dtypes.Bool {
 		return nil, fmt.Errorf("native: %s of %s", op, s)
 	}
+	if isHalf(s.DType) {
+		return b.inFloat32(s.DType, []*node{in[0], in[2]}, func(w []backends.Op) (backends.Op, error) {
+			return b.scatter(op, w[0], in[1], w[1], vector, window, inserted, starts)
+		})
+	}
 	ix := in[1]
 	if vector == ix.shape.Rank() {
 		r, err := b.Reshape(ix, append(slices.Clone(ix.shape.Dimensions), 1)...)

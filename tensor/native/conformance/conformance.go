@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+
+	"rag2/models/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -16,13 +19,16 @@ import (
 
 // Case is a computation with its inputs.
 type Case struct {
-	Name   string
-	Inputs []*tensors.Tensor
-	Build  func(in []*graph.Node) []*graph.Node
-	Tol    float64 // relative to the largest magnitude of an output; 0 = 2e-6
-	NaN    bool    // XLA:CPU ignores NaN here, against its documentation
-	Bits   bool    // random bits, which are XLA's and not simplego's
-	Half   bool    // needs 16-bit floats, where simplego fails beyond recovery
+	Name    string
+	Inputs  []*tensors.Tensor
+	Build   func(in []*graph.Node) []*graph.Node
+	Tol     float64 // relative to the largest magnitude of an output; 0 = 2e-6
+	NaN     bool    // XLA:CPU ignores NaN here, against its documentation
+	Bits    bool    // random bits, which are XLA's and not simplego's
+	Buffers bool    // inputs are uploaded, as models do with weights; GoMLX's tensors share memory
+	Donate  []int   // inputs that are given away
+	Crash   bool    // XLA:CPU ends the process here (plug-in 0.106)
+	Half    bool    // needs 16-bit floats, where simplego fails beyond recovery
 }
 
 // Run builds, compiles and executes the case. Faults, also those that GoMLX reports
@@ -33,6 +39,9 @@ func (c *Case) Run(b backends.Backend) (out []*tensors.Tensor, err error) {
 			out, err = nil, fmt.Errorf("%s: %v", c.Name, r)
 		}
 	}()
+	if c.Buffers || len(c.Donate) > 0 {
+		return c.runBuffers(b)
+	}
 	g := graph.NewGraph(b, c.Name)
 	var in []*graph.Node
 	for i, t := range c.Inputs {
@@ -49,6 +58,46 @@ func (c *Case) Run(b backends.Backend) (out []*tensors.Tensor, err error) {
 	return g.Run(args...), nil
 }
 
+// runBuffers is Run with buffers that are uploaded, of which some are given away.
+func (c *Case) runBuffers(b backends.Backend) (out []*tensors.Tensor, err error) {
+	p, err := exec.Compile(b, c.Name, func(g *graph.Graph) []*graph.Node {
+		var in []*graph.Node
+		for i, t := range c.Inputs {
+			in = append(in, graph.Parameter(g, fmt.Sprintf("p%d", i), t.Shape()))
+		}
+		return c.Build(in)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Finalize()
+	bufs, donate := make([]backends.Buffer, len(c.Inputs)), make([]bool, len(c.Inputs))
+	for i, t := range c.Inputs {
+		t.ConstFlatData(func(flat any) { bufs[i], err = exec.Upload(b, flat, t.Shape()) })
+		if err != nil {
+			return nil, err
+		}
+		donate[i] = slices.Contains(c.Donate, i)
+	}
+	res, err := p.Run(bufs, donate)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range res {
+		s, err := b.BufferShape(r)
+		if err != nil {
+			return nil, err
+		}
+		t := tensors.FromShape(s)
+		t.MutableFlatData(func(flat any) { err = b.BufferToFlatData(r, flat) })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
 // Compare runs all cases on got and want. Cases that want cannot build ("not
 // implemented") are left out and counted.
 func Compare(t *testing.T, got, want func() backends.Backend, cases []Case) (skipped int) {
@@ -56,7 +105,7 @@ func Compare(t *testing.T, got, want func() backends.Backend, cases []Case) (ski
 	for _, c := range cases {
 		ref, err := c.Run(want())
 		if err != nil {
-			if s := strings.ToLower(err.Error()); strings.Contains(s, "not implemented") || strings.Contains(s, "unsupported") || strings.Contains(s, "not supported") || strings.Contains(s, "registered") {
+			if s := strings.ToLower(err.Error()); strings.Contains(s, "not implemented") || strings.Contains(s, "unsupported") || strings.Contains(s, "not supported") || strings.Contains(s, "registered") || strings.Contains(s, "requires the same dtype") {
 				skipped++
 				continue
 			}
@@ -203,4 +252,21 @@ func (s *source) signed(limit int, dims ...int) *tensors.Tensor {
 		}
 	}
 	return tensors.FromFlatDataAndDimensions(v, dims...)
+}
+
+// Ops names the ops that the case is made of.
+func (c *Case) Ops(b backends.Backend) (ops []string, err error) {
+	err = exec.Catch(c.Name, func() {
+		g := graph.NewGraph(b, c.Name)
+		defer g.Finalize()
+		var in []*graph.Node
+		for i, t := range c.Inputs {
+			in = append(in, graph.Parameter(g, fmt.Sprintf("p%d", i), t.Shape()))
+		}
+		c.Build(in)
+		for _, n := range g.Nodes() {
+			ops = append(ops, n.Type().String())
+		}
+	})
+	return ops, err
 }
