@@ -73,6 +73,7 @@ func (s *Stream) Len() int { return s.n }
 
 // Close frees the cache; streams end.
 func (b *Batch) Close() {
+	b.in.close(b.m.backend)
 	b.cache.close()
 	b.cache = nil
 	for _, s := range b.streams {
@@ -116,8 +117,8 @@ func (b *Batch) resize(n, tokens int) error {
 }
 
 // Step appends tokens[i] to streams[i] and returns, for each, the logits that follow
-// [vocab]; streams of the batch that are not given wait. The result for a stream is
-// that of a Session alone.
+// [vocab], valid until the next call; streams of the batch that are not given wait. The
+// result for a stream is that of a Session alone.
 func (b *Batch) Step(ctx context.Context, streams []*Stream, tokens []int32) ([][]float32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

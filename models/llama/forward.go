@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"rag2/models/exec"
+	"rag2/tensor/simd"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -36,12 +38,61 @@ type call struct {
 	used          []float32 // [sequences]: tokens in each cache
 }
 
-// input is memory of a call's inputs, kept by whoever runs calls one after another.
+// input is memory of a call's inputs and results, kept by whoever runs calls one after
+// another.
 type input struct {
 	cos, sin []float32
+	results  [2]result
 }
 
-// run executes a call and returns its outputs (see build).
+// result is an output of the last call: the engine's memory where it is shared, and
+// otherwise a copy.
+type result struct {
+	buf  backends.Buffer // nil if the memory is ours
+	flat []float32
+}
+
+// fetch makes r the contents of buf, n floats; buf belongs to r from here on.
+func (r *result) fetch(b backends.Backend, buf backends.Buffer, n int) (err error) {
+	r.free(b)
+	if !b.HasSharedBuffers() {
+		if len(r.flat) != n {
+			r.flat = make([]float32, n)
+		}
+		err = b.BufferToFlatData(buf, r.flat)
+		if ferr := b.BufferFinalize(buf); err == nil {
+			err = ferr
+		}
+		return err
+	}
+	flat, err := b.BufferData(buf)
+	if err != nil {
+		return err
+	}
+	r.buf = buf
+	var ok bool
+	if r.flat, ok = flat.([]float32); !ok || len(r.flat) != n {
+		return fmt.Errorf("the engine returned %T of %d where %d floats are due", flat, len(r.flat), n)
+	}
+	return nil
+}
+
+func (r *result) free(b backends.Backend) {
+	if r.buf != nil {
+		_ = b.BufferFinalize(r.buf)
+		r.buf, r.flat = nil, nil
+	}
+}
+
+// close frees the results.
+func (in *input) close(b backends.Backend) {
+	for i := range in.results {
+		in.results[i].free(b)
+	}
+}
+
+// run executes a call and returns its outputs (see build), which are valid until the
+// next.
 func (m *Model) run(in *input, a *call) (out, kv []float32, err error) {
 	c := m.Config
 	rows, half := a.sequences*a.tokens, c.HeadDim/2
@@ -98,11 +149,13 @@ func (m *Model) run(in *input, a *call) (out, kv []float32, err error) {
 		case a.tokens == 1:
 			n *= a.sequences
 		}
-		if out, err = exec.Fetch[float32](m.backend, res[0], n); err != nil {
-			return err
+		for i, n := range []int{n, c.Layers * 2 * rows * c.KVHeads * c.HeadDim} {
+			if err := in.results[i].fetch(m.backend, res[i], n); err != nil {
+				return err
+			}
 		}
-		kv, err = exec.Fetch[float32](m.backend, res[1], c.Layers*2*rows*c.KVHeads*c.HeadDim)
-		return err
+		out, kv = in.results[0].flat, in.results[1].flat
+		return nil
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("llama: %w", err)
@@ -125,10 +178,8 @@ func (m *Model) check(ids []int32, before int) error {
 }
 
 func finite(out []float32) error {
-	for _, v := range out {
-		if v != v {
-			return fmt.Errorf("llama: the network returned NaN")
-		}
+	if top := simd.Maximum(out); top != top {
+		return fmt.Errorf("llama: the network returned NaN")
 	}
 	return nil
 }
@@ -142,6 +193,7 @@ func (s *Session) feed(ctx context.Context, tokens, targets []int32) ([]float32,
 		return nil, err
 	}
 	var out []float32
+	scores := targets != nil
 	for len(tokens) > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -162,10 +214,14 @@ func (s *Session) feed(ctx context.Context, tokens, targets []int32) ([]float32,
 		}
 		tokens = tokens[n:]
 	}
+	if !scores { // the engine's memory
+		out = slices.Clone(out)
+	}
 	return out, finite(out)
 }
 
-// chunk runs up to size tokens and stores their keys and values.
+// chunk runs up to size tokens and stores their keys and values. What it returns is valid
+// until the next call.
 func (s *Session) chunk(tokens []int32, size int, targets []int32) ([]float32, error) {
 	n, pos := len(tokens), len(s.tokens)
 	if err := s.reserve(pos + n); err != nil {

@@ -55,6 +55,7 @@ func (s *Session) Reuse(want []int32) int {
 
 // Close frees the cache.
 func (s *Session) Close() {
+	s.in.close(s.m.backend)
 	s.cache.close()
 	s.cache, s.tokens = nil, nil
 }
