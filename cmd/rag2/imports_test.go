@@ -10,9 +10,10 @@ import (
 var allowed = map[string][]string{
 	"tensor/simd":    {},
 	"tensor/weights": {},
-	"tensor/native":  {"tensor/simd", "tensor/weights", "tensor"},
+	"tensor/native":  {"tensor/simd", "tensor/weights", "tensor", "tensor/exec"},
+	"tensor/exec":    {"tensor", "tensor/weights"},
 	"tensor":         {},
-	"models":         {"tensor", "tensor/simd", "tensor/weights", "tensor/native"},
+	"models":         {"tensor", "tensor/simd", "tensor/weights", "tensor/native", "tensor/exec"},
 	"hnsw":           {"tensor/simd"},
 	"corpusio":       {},
 	"pipeline":       {"models", "hnsw", "corpusio", "tensor", "tensor/native"},

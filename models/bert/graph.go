@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"

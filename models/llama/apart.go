@@ -3,7 +3,7 @@ package llama
 import (
 	"fmt"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"

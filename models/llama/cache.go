@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 	"rag2/tensor/simd"
 
 	"github.com/gomlx/gomlx/backends"

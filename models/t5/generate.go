@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"

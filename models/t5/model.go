@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 	"rag2/tensor"
 	"rag2/tensor/weights"
 

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"slices"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 	"rag2/tensor"
 
 	"github.com/gomlx/gomlx/backends"

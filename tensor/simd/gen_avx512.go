@@ -66,18 +66,12 @@ func args(list ...any) {
 }
 
 // gemm: c[rows, 16·panels] = init + a·b. Masks cut the columns. Packed A is [k][16],
-// row r ≥ 8 at 16-rows+r; otherwise it has strides. Z28, Z29 b, Z30 and Z31 a.
+// row r ≥ 8 at 16-rows+r; otherwise it has strides. An element is one chain of sums
+// over k, so that it does not depend on the rows beside it. Z28, Z29 b, Z30 and Z31 a.
 func gemm(rows, panels int, packed bool) {
 	name := fmt.Sprintf("gemmZ%dx%d", rows, panels)
 	if packed {
 		name += "packed"
-	}
-	sets := 1
-	if !packed {
-		sets = max(1, min(4, 24/(rows*panels)))
-		if sets == 3 {
-			sets = 2
-		}
 	}
 	head(name, "args *gemmZArgs", 8)
 	args(0, "CX", 8, "SI", 16, "DX", 24, "BX", 32, "DI", 40, "R10", 48, "R11", 56, "R14", 64, "R15")
@@ -86,19 +80,16 @@ func gemm(rows, panels int, packed bool) {
 	if !packed {
 		rowBases(rows)
 	}
-	acc := func(set, r, q int) int { return (set*rows+r)*panels + q }
+	acc := func(r, q int) int { return r*panels + q }
 	for r := range rows {
 		for q := range panels {
-			p("VMOVUPS.Z %d(R14), K%d, Z%d", 64*q, q+1, acc(0, r, q))
+			p("VMOVUPS.Z %d(R14), K%d, Z%d", 64*q, q+1, acc(r, q))
 		}
 		if r < rows-1 {
 			p("ADDQ R15, R14")
 		}
 	}
-	for i := rows * panels; i < sets*rows*panels; i++ {
-		p("VPXORD Z%d, Z%d, Z%d", i, i, i)
-	}
-	step := func(set, u int) {
+	step := func(u int) {
 		a := func(r int) string {
 			if !packed {
 				return rowAddr(r, 0)
@@ -116,12 +107,12 @@ func gemm(rows, panels int, packed bool) {
 			if panels == 2 && r%2 == 0 {
 				t := 30 + r/2%2
 				p("VBROADCASTSS %s, Z%d", a(r), t)
-				p("VFMADD231PS Z28, Z%d, Z%d", t, acc(set, r, 0))
-				p("VFMADD231PS Z29, Z%d, Z%d", t, acc(set, r, 1))
+				p("VFMADD231PS Z28, Z%d, Z%d", t, acc(r, 0))
+				p("VFMADD231PS Z29, Z%d, Z%d", t, acc(r, 1))
 				continue
 			}
 			for q := range panels {
-				p("VFMADD231PS.BCST %s, Z%d, Z%d", a(r), 28+q, acc(set, r, q))
+				p("VFMADD231PS.BCST %s, Z%d, Z%d", a(r), 28+q, acc(r, q))
 			}
 		}
 		p("ADDQ R11, DI")
@@ -134,9 +125,9 @@ func gemm(rows, panels int, packed bool) {
 			}
 		}
 	}
-	unroll := max(sets, 2)
-	if !packed {
-		unroll = sets
+	unroll := 1
+	if packed {
+		unroll = 2
 	}
 	p("SUBQ $%d, CX", unroll)
 	p("JLT tail")
@@ -153,7 +144,7 @@ func gemm(rows, panels int, packed bool) {
 		}
 	}
 	for u := range unroll {
-		step(u%sets, u)
+		step(u)
 	}
 	if packed {
 		p("ADDQ $%d, SI", 64*unroll)
@@ -164,25 +155,18 @@ func gemm(rows, panels int, packed bool) {
 	p("ADDQ $%d, CX", unroll)
 	p("JLE store")
 	label("rest")
-	step(0, 0)
+	step(0)
 	if packed {
 		p("ADDQ $64, SI")
 	}
 	p("DECQ CX")
 	p("JNZ rest")
 	label("store")
-	for s := sets / 2; s >= 1; s /= 2 {
-		for t := range s {
-			for i := range rows * panels {
-				p("VADDPS Z%d, Z%d, Z%d", (t+s)*rows*panels+i, t*rows*panels+i, t*rows*panels+i)
-			}
-		}
-	}
 	p("MOVQ 72(AX), R14")
 	p("MOVQ 80(AX), R15")
 	for r := range rows {
 		for q := range panels {
-			p("VMOVUPS Z%d, K%d, %d(R14)", acc(0, r, q), q+1, 64*q)
+			p("VMOVUPS Z%d, K%d, %d(R14)", acc(r, q), q+1, 64*q)
 		}
 		if r < rows-1 {
 			p("ADDQ R15, R14")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rag2/models/exec"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
