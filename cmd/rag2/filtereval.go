@@ -56,6 +56,7 @@ type judging struct {
 	file, dev string
 	questions string
 	out       string
+	journal   string
 	judges    []string
 	fixed     bool // the threshold is given
 	held      []tune.Set
@@ -109,12 +110,14 @@ diagrams for --records.`,
 	f.StringVar(&j.questions, "questions", "", "multiple choice questions with their answers, JSONL, .gz too")
 	f.StringVar(&j.dev, "held-out", "", devUsage)
 	f.StringVar(&j.out, "out", "", "where to write")
+	f.StringVar(&j.journal, "answers-journal", "", "keeps the finished questions of --questions: a call that was stopped goes on there")
 	f.StringArrayVar(&j.judges, "judge", nil, judgeUsage+"; repeat it")
 	f.IntVar(&first, "first", 0, "take this many questions (default all)")
 	return c
 }
 
-// each opens the judges one after the other and gives each with its threshold to f.
+// each opens the judges one after the other and gives each with its threshold to f, which
+// closes it.
 func (j *judging) each(ctx context.Context, f func(name string, x models.Filter, threshold float64) error) error {
 	for _, name := range j.judges {
 		x, err := j.s.openJudge(j.app, name)
@@ -131,7 +134,7 @@ func (j *judging) each(ctx context.Context, f func(name string, x models.Filter,
 		if err == nil {
 			err = f(name, x, threshold)
 		}
-		if err := errors.Join(err, x.Close()); err != nil {
+		if err != nil {
 			return fmt.Errorf("judge %s: %w", name, err)
 		}
 	}
@@ -169,7 +172,7 @@ func (j *judging) onPairs(ctx context.Context, first int) error {
 	var all []tune.JudgeScores
 	err = j.each(ctx, func(name string, x models.Filter, threshold float64) error {
 		js, err := j.judge(ctx, name, x, sets, "questions")
-		if err == nil {
+		if err = errors.Join(err, x.Close()); err == nil {
 			all = append(all, tune.JudgeScores{Judge: name, FilterScores: tune.Scores(js, threshold)})
 		}
 		return err
@@ -199,31 +202,26 @@ func (j *judging) onAnswers(ctx context.Context, first int) error {
 	}
 	var p progress
 	defer p.done()
-	as, err := tune.AskRetrieval(ctx, &j.s.pipe, qs, j.o, func(done, total int) { p.update("retrieval, questions", done, total) })
-	if err != nil {
-		return err
-	}
-	arms := tune.PlainArms(as)
+	run := tune.Answering{Pipeline: &j.s.pipe, Options: j.o, Journal: j.journal, Progress: func(done, total int) { p.update("questions", done, total) }}
 	err = j.each(ctx, func(name string, x models.Filter, threshold float64) error {
-		o := j.o
-		o.Threshold = min(max(threshold, 1e-9), 1) // a threshold outside keeps all or nothing but certainty
-		arm, err := tune.JudgeArm(ctx, &j.s.pipe, name, x, as, o, func(done, total int) { p.update(name+", questions", done, total) })
-		arms = append(arms, arm)
-		return err
+		j.s.use(x)
+		threshold = min(max(threshold, 1e-9), 1) // chosen ones may lie outside: keep all, or only certainty
+		run.Judges = append(run.Judges, tune.AnswerJudge{Name: name, Filter: x, Threshold: threshold})
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	outcomes, err := tune.AnswerArms(ctx, &j.s.pipe, as, arms, j.o, func(done, total int) { p.update("answers, questions", done, total) })
-	if err != nil {
-		return err
-	}
-	scores, err := tune.CompareAnswers(arms, outcomes)
+	outcomes, err := run.Run(ctx, qs)
 	if err != nil {
 		return err
 	}
 	p.done()
-	r := tune.AnswerComparison{Questions: len(qs), Model: j.s.pipe.Generator.Name(), Settings: as[0].Trace.Settings, Arms: scores}
+	scores, err := tune.CompareAnswers(run.Arms(), outcomes)
+	if err != nil {
+		return err
+	}
+	r := tune.AnswerComparison{Questions: len(qs), Model: j.s.pipe.Generator.Name(), Settings: j.o, Arms: scores}
 	return j.print(r, func() ([]byte, error) { return tune.AnswerReport(filepath.Base(j.questions), r) }, func(w io.Writer) error { return tune.WriteAnswers(w, r) })
 }
 

@@ -111,6 +111,26 @@ func TestTrainingLoop(t *testing.T) {
 	if page, err := os.ReadFile(at("answers.html")); err != nil || strings.Count(string(page), "<tr><td>") != 4 {
 		t.Errorf("page: %v", err)
 	}
+	// Answered questions are not answered again, whatever else is asked; other judges are another job.
+	kept := append(args, "--answers-journal", at("answers.journal"))
+	want := call(t, env, "", append(kept, "--json")...)
+	lines, err := os.ReadFile(at("answers.journal"))
+	if err != nil || want.code != 0 || strings.Count(string(lines), "\n") != 5 {
+		t.Fatalf("%+v: %v, %s", want, err, lines)
+	}
+	two := strings.Join(strings.SplitAfter(string(lines), "\n")[:3], "")
+	changed := strings.Replace(two, `"p_gold":0.`, `"p_gold":0.9`, 1) // a mark by which it is seen that the entry is used
+	for text, same := range map[string]bool{two + `{"question":"cut`: true, changed: false} {
+		if err := os.WriteFile(at("answers.journal"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := call(t, env, "", append(kept, "--json")...); r.code != 0 || (r.out == want.out) != same {
+			t.Errorf("resumed: %+v\nwant %s", r, want.out)
+		}
+	}
+	if r := call(t, env, "", append(kept, "--judge", "llm")...); r.code == 0 || !strings.Contains(r.err, "journal") {
+		t.Errorf("%+v", r)
+	}
 	if r := call(t, env, "", append(args, "--held-out", at("gold.json"))...); r.code != 0 || !strings.Contains(r.out, "no evidence") {
 		t.Errorf("%+v", r)
 	}

@@ -16,71 +16,11 @@ const (
 	ArmNoFilter   = "no filter"   // every snippet that was retrieved and ranked
 )
 
-// Asked is a question with what was retrieved for it, before any filter.
-type Asked struct {
-	Question pipeline.Question
-	Trace    *pipeline.Trace
-}
-
-// AskRetrieval does the stages before the filter for each question, once for all arms.
-// Questions must have options and a known answer.
-func AskRetrieval(ctx context.Context, p *pipeline.Pipeline, qs []pipeline.Question, o pipeline.Options, progress func(done, total int)) ([]Asked, error) {
-	for _, q := range qs {
-		if len(q.Options) == 0 || q.Gold == "" {
-			return nil, fmt.Errorf("%w: question %s: answers are compared by their option; it has none, or its right one is not given", pipeline.ErrQuestion, q.ID)
-		}
-	}
-	bare := *p
-	bare.Filter = nil
-	out := make([]Asked, len(qs))
-	for i, q := range qs {
-		t, err := bare.Retrieve(ctx, q, o, pipeline.Observer{})
-		if err != nil {
-			return nil, fmt.Errorf("question %s: %w", q.ID, err)
-		}
-		out[i] = Asked{q, t}
-		if progress != nil {
-			progress(i+1, len(qs))
-		}
-	}
-	return out, nil
-}
-
-// Arm is one way to choose the evidence: a trace for each question.
-type Arm struct {
-	Name string
-	// Threshold is the judge's; 0 without one.
-	Threshold float64
-	Traces    []*pipeline.Trace
-}
-
-// PlainArms are the arms without a judge.
-func PlainArms(as []Asked) []Arm {
-	none, all := Arm{Name: ArmNoEvidence}, Arm{Name: ArmNoFilter}
-	for _, a := range as {
-		empty := *a.Trace
-		empty.Snippets = nil
-		none.Traces, all.Traces = append(none.Traces, &empty), append(all.Traces, a.Trace)
-	}
-	return []Arm{none, all}
-}
-
-// JudgeArm lets a filter choose, as the pipeline does, with o.Threshold and o.KeepBest.
-func JudgeArm(ctx context.Context, p *pipeline.Pipeline, name string, f models.Filter, as []Asked, o pipeline.Options, progress func(done, total int)) (Arm, error) {
-	with := *p
-	with.Filter = f
-	arm := Arm{Name: name, Threshold: o.Threshold}
-	for i, a := range as {
-		t, err := with.FilterGiven(ctx, a.Question, a.Trace, o)
-		if err != nil {
-			return arm, fmt.Errorf("question %s: %w", a.Question.ID, err)
-		}
-		arm.Traces = append(arm.Traces, t)
-		if progress != nil {
-			progress(i+1, len(as))
-		}
-	}
-	return arm, nil
+// AnswerJudge is a filter whose effect is measured.
+type AnswerJudge struct {
+	Name      string
+	Filter    models.Filter
+	Threshold float64 // probability of HELPFUL from which it keeps a snippet
 }
 
 // Outcome is the answer to a question in one arm.
@@ -93,38 +33,113 @@ type Outcome struct {
 	PGold *float64 `json:"p_gold,omitempty"`
 }
 
-// AnswerArms answers each question in each arm: out[arm][question]. Arms that keep the
-// same snippets of a question share one answer.
-func AnswerArms(ctx context.Context, p *pipeline.Pipeline, as []Asked, arms []Arm, o pipeline.Options, progress func(done, total int)) ([][]Outcome, error) {
-	out := make([][]Outcome, len(arms))
-	for i, a := range as {
-		done := map[string]Outcome{}
-		for k, arm := range arms {
-			var ids []string
-			for _, s := range arm.Traces[i].Kept() {
-				ids = append(ids, s.ID)
-			}
-			key := strings.Join(ids, "\x00")
-			x, ok := done[key]
-			if !ok {
-				ans, err := p.AnswerGiven(ctx, a.Question, arm.Traces[i], o)
-				if err != nil {
-					return nil, fmt.Errorf("question %s, %s: %w", a.Question.ID, arm.Name, err)
-				}
-				x = Outcome{Question: a.Question.ID, Kept: []string{}, Option: ans.Option, Right: ans.Option == a.Question.Gold}
-				for _, s := range ans.Trace.Kept() { // fewer where the model's context was full
-					x.Kept = append(x.Kept, s.ID)
-				}
-				if g, ok := ans.Probabilities[a.Question.Gold]; ok {
-					x.PGold = &g
-				}
-				done[key] = x
-			}
-			out[k] = append(out[k], x)
+// Answering answers questions in several arms: without evidence, with all that is
+// retrieved, and with what each judge keeps of it.
+type Answering struct {
+	Pipeline *pipeline.Pipeline // its Filter is not used
+	Judges   []AnswerJudge
+	Options  pipeline.Options
+	// Journal keeps finished questions; a run that was stopped goes on there. "" = none.
+	Journal  string
+	Progress func(done, total int) // nil is fine
+}
+
+// Arm names a way to choose the evidence; Threshold is the judge's, 0 without one.
+type Arm struct {
+	Name      string
+	Threshold float64
+}
+
+// Arms are those of the run, in the order of the outcomes.
+func (a *Answering) Arms() []Arm {
+	out := []Arm{{Name: ArmNoEvidence}, {Name: ArmNoFilter}}
+	for _, j := range a.Judges {
+		out = append(out, Arm{j.Name, j.Threshold})
+	}
+	return out
+}
+
+// Run gives the outcomes: out[arm][question]. Questions must have options and a known
+// answer.
+func (a *Answering) Run(ctx context.Context, qs []pipeline.Question) ([][]Outcome, error) {
+	for _, q := range qs {
+		if len(q.Options) == 0 || q.Gold == "" {
+			return nil, fmt.Errorf("%w: question %s: answers are compared by their option; it has none, or its right one is not given", pipeline.ErrQuestion, q.ID)
 		}
-		if progress != nil {
-			progress(i+1, len(as))
+	}
+	j, err := a.openJournal()
+	if err != nil {
+		return nil, err
+	}
+	defer j.close()
+	arms := len(a.Arms())
+	out := make([][]Outcome, arms)
+	for i, q := range qs {
+		row, err := j.find(q)
+		if err == nil && row == nil {
+			if row, err = a.question(ctx, q); err == nil {
+				err = j.add(q, row)
+			}
 		}
+		if err != nil {
+			return nil, fmt.Errorf("question %s: %w", q.ID, err)
+		}
+		for k := range row {
+			out[k] = append(out[k], row[k])
+		}
+		if a.Progress != nil {
+			a.Progress(i+1, len(qs))
+		}
+	}
+	return out, nil
+}
+
+// question gives the outcome of each arm. The stages before the filter run once, and arms
+// that keep the same snippets share one answer.
+func (a *Answering) question(ctx context.Context, q pipeline.Question) ([]Outcome, error) {
+	p := *a.Pipeline
+	p.Filter = nil
+	all, err := p.Retrieve(ctx, q, a.Options, pipeline.Observer{})
+	if err != nil {
+		return nil, err
+	}
+	none := *all
+	none.Snippets = nil
+	traces := []*pipeline.Trace{&none, all}
+	for _, j := range a.Judges {
+		o := a.Options
+		o.Threshold = j.Threshold
+		p.Filter = j.Filter
+		t, err := p.FilterGiven(ctx, q, all, o)
+		if err != nil {
+			return nil, fmt.Errorf("judge %s: %w", j.Name, err)
+		}
+		traces = append(traces, t)
+	}
+	var out []Outcome
+	done := map[string]Outcome{}
+	for _, t := range traces {
+		var ids []string
+		for _, s := range t.Kept() {
+			ids = append(ids, s.ID)
+		}
+		key := strings.Join(ids, "\x00")
+		x, ok := done[key]
+		if !ok {
+			ans, err := p.AnswerGiven(ctx, q, t, a.Options)
+			if err != nil {
+				return nil, err
+			}
+			x = Outcome{Question: q.ID, Kept: []string{}, Option: ans.Option, Right: ans.Option == q.Gold}
+			for _, s := range ans.Trace.Kept() { // fewer where the model's context was full
+				x.Kept = append(x.Kept, s.ID)
+			}
+			if g, ok := ans.Probabilities[q.Gold]; ok {
+				x.PGold = &g
+			}
+			done[key] = x
+		}
+		out = append(out, x)
 	}
 	return out, nil
 }
@@ -157,7 +172,7 @@ type AnswerComparison struct {
 	Arms      []AnswerScores `json:"arms"`
 }
 
-// CompareAnswers scores the outcomes of arms, among them the two of PlainArms.
+// CompareAnswers scores the outcomes of arms, among them the two without a judge.
 func CompareAnswers(arms []Arm, outcomes [][]Outcome) ([]AnswerScores, error) {
 	none := slices.IndexFunc(arms, func(a Arm) bool { return a.Name == ArmNoEvidence })
 	all := slices.IndexFunc(arms, func(a Arm) bool { return a.Name == ArmNoFilter })

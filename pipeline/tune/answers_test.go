@@ -53,7 +53,7 @@ func TestCompareAnswers(t *testing.T) {
 	if _, err := CompareAnswers(arms[1:], outcomes[1:]); err == nil {
 		t.Error("compared with an arm that is not there")
 	}
-	if _, err := AskRetrieval(t.Context(), &pipeline.Pipeline{}, []pipeline.Question{{ID: "7", Stem: "Why?"}}, pipeline.Options{}, nil); !errors.Is(err, pipeline.ErrQuestion) || !strings.Contains(err.Error(), "7") {
+	if _, err := (&Answering{}).Run(t.Context(), []pipeline.Question{{ID: "7", Stem: "Why?"}}); !errors.Is(err, pipeline.ErrQuestion) || !strings.Contains(err.Error(), "7") {
 		t.Errorf("an open question: %v", err)
 	}
 }
