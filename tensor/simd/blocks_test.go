@@ -50,7 +50,7 @@ func TestBlocks(t *testing.T) {
 		for _, s := range [][2]int{{1, 32}, {16, 64}, {35, 576}} {
 			n, k := s[0], s[1]
 			raw, want := ggufBlocks(r, kind, n, k)
-			f, data, err := ImportBlocks(kind, raw, n, k)
+			f, data, err := ImportBlocks(kind, raw, n, k, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestBlocks(t *testing.T) {
 		kind string
 		n, k int
 	}{{"Q9", 1, 32}, {"Q4_1", 1, 31}, {"Q4_1", 2, 32}, {"Q4_1", 0, 32}} {
-		if _, _, err := ImportBlocks(bad.kind, make([]byte, 20), bad.n, bad.k); err == nil {
+		if _, _, err := ImportBlocks(bad.kind, make([]byte, 20), bad.n, bad.k, nil); err == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}
@@ -99,7 +99,7 @@ func TestBlockProductRows(t *testing.T) {
 	defer func(l ISA) { Level = l }(Level)
 	for _, kind := range []string{"Q4_0", "Q4_1", "Q8_0"} {
 		raw, _ := ggufBlocks(r, kind, 16, k)
-		f, panel, err := ImportBlocks(kind, raw, 16, k)
+		f, panel, err := ImportBlocks(kind, raw, 16, k, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestRows16(t *testing.T) {
 		}
 		for _, kind := range []string{"Q4_1", "Q8_0"} {
 			raw, _ := ggufBlocks(r, kind, 16, k)
-			f, panel, err := ImportBlocks(kind, raw, 16, k)
+			f, panel, err := ImportBlocks(kind, raw, 16, k, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestRows16(t *testing.T) {
 		row := randomFloats(r, 64)
 		row[40] = float32(bad)
 		raw, _ := ggufBlocks(r, "Q4_1", 16, 64)
-		f, panel, _ := ImportBlocks("Q4_1", raw, 16, 64)
+		f, panel, _ := ImportBlocks("Q4_1", raw, 16, 64, nil)
 		for _, level := range []ISA{Level, Generic} {
 			old := Level
 			Level = level
@@ -215,7 +215,7 @@ func TestBlockExtremes(t *testing.T) {
 			for len(raw)%2 == 1 || len(raw) < map[string]int{"Q4_1": 20, "Q8_0": 34}[kind] {
 				raw = append(raw, fill)
 			}
-			f, panel, err := ImportBlocks(kind, raw, 1, 32)
+			f, panel, err := ImportBlocks(kind, raw, 1, 32, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +239,7 @@ func BenchmarkBlockProduct(b *testing.B) {
 	const n, k = 1536, 576
 	for _, kind := range []string{"Q4_1", "Q8_0"} {
 		raw, _ := ggufBlocks(r, kind, n, k)
-		f, data, err := ImportBlocks(kind, raw, n, k)
+		f, data, err := ImportBlocks(kind, raw, n, k, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
