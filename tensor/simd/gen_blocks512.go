@@ -22,6 +22,7 @@ func label(s string)            { fmt.Fprintf(&w, "%s:\n", s) }
 const (
 	sig     = "dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int"
 	maxRows = 12
+	ahead   = 8192 // bytes fetched ahead
 )
 
 // row is the address of a row of activations: R8, R9, R10, R12, R13 and R15 hold 1, 3, 5,
@@ -63,7 +64,7 @@ func product(name string, bits, rows int, vnni bool) {
 		p("VPXORD Z%d, Z%d, Z%d", r, r, r)
 	}
 	for g := range groups {
-		p("PREFETCHT0 %d(BX)", 3072+64*g)
+		p("PREFETCHT0 %d(BX)", ahead+64*g)
 		for part := range 16 / groups {
 			switch {
 			case part == 0 && bits == 8:
@@ -92,7 +93,7 @@ func product(name string, bits, rows int, vnni bool) {
 		}
 	}
 	if bits == 8 { // the block's last line
-		p("PREFETCHT0 %d(BX)", 3072+64*groups)
+		p("PREFETCHT0 %d(BX)", ahead+64*groups)
 	}
 	p("VCVTPH2PS (BX), Z26")
 	if bits == 4 {
