@@ -1,0 +1,13 @@
+//go:build !amd64
+
+package simd
+
+import "unsafe"
+
+// Scores4 has no kernel here.
+func Scores4([]float32, int, []float32, int, []float32, int, unsafe.Pointer) bool { return false }
+
+// Values4 has no kernel here.
+func Values4([]float32, int, []float32, int, []float32, int, int, bool, unsafe.Pointer) bool {
+	return false
+}
