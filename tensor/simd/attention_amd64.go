@@ -74,3 +74,22 @@ func Values4(dst []float32, d int, w []float32, ld int, v []float32, vLd, n int,
 	}
 	return true
 }
+
+//go:noescape
+func rotateY(dst, x *float32, stride, heads int, cos, sin *float32, n int, scale *float32)
+
+//go:noescape
+func rotateZ(dst, x *float32, stride, heads int, cos, sin *float32, n int, scale *float32)
+
+func rotateFast(dst, x []float32, stride, heads int, cos, sin []float32, scale float32) bool {
+	half := len(cos)
+	switch {
+	case Level >= AVX512 && half%16 == 0:
+		rotateZ(&dst[0], &x[0], 4*stride, heads, &cos[0], &sin[0], half/16, &scale)
+	case Level >= AVX2 && half%8 == 0:
+		rotateY(&dst[0], &x[0], 4*stride, heads, &cos[0], &sin[0], half/8, &scale)
+	default:
+		return false
+	}
+	return true
+}

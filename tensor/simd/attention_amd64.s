@@ -202,3 +202,87 @@ loop:
 	VMOVUPS Z15, 192(R15)
 	VZEROUPPER
 	RET
+
+// func rotateY(dst, x *float32, stride, heads int, cos, sin *float32, n int, scale *float32)
+TEXT ·rotateY(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ stride+16(FP), DX
+	MOVQ heads+24(FP), CX
+	MOVQ cos+32(FP), R8
+	MOVQ sin+40(FP), R9
+	MOVQ n+48(FP), R10
+	MOVQ scale+56(FP), R11
+	VBROADCASTSS (R11), Y8
+	MOVQ R10, R14
+	IMULQ $32, R14
+head:
+	XORQ AX, AX
+loop:
+	VMOVUPS (SI)(AX*1), Y0
+	LEAQ (SI)(R14*1), BX
+	VMOVUPS (BX)(AX*1), Y1
+	VMOVUPS (R8)(AX*1), Y2
+	VMOVUPS (R9)(AX*1), Y3
+	VMULPS Y2, Y0, Y4
+	VMULPS Y3, Y1, Y5
+	VMULPS Y2, Y1, Y6
+	VMULPS Y3, Y0, Y7
+	VSUBPS Y5, Y4, Y4
+	VADDPS Y7, Y6, Y6
+	VMULPS Y8, Y4, Y4
+	VMULPS Y8, Y6, Y6
+	VMOVUPS Y4, (DI)(AX*1)
+	LEAQ (DI)(R14*1), BX
+	VMOVUPS Y6, (BX)(AX*1)
+	ADDQ $32, AX
+	CMPQ AX, R14
+	JLT loop
+	ADDQ DX, SI
+	LEAQ (DI)(R14*2), DI
+	DECQ CX
+	JNZ head
+	VZEROUPPER
+	RET
+
+// func rotateZ(dst, x *float32, stride, heads int, cos, sin *float32, n int, scale *float32)
+TEXT ·rotateZ(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ stride+16(FP), DX
+	MOVQ heads+24(FP), CX
+	MOVQ cos+32(FP), R8
+	MOVQ sin+40(FP), R9
+	MOVQ n+48(FP), R10
+	MOVQ scale+56(FP), R11
+	VBROADCASTSS (R11), Z8
+	MOVQ R10, R14
+	IMULQ $64, R14
+head:
+	XORQ AX, AX
+loop:
+	VMOVUPS (SI)(AX*1), Z0
+	LEAQ (SI)(R14*1), BX
+	VMOVUPS (BX)(AX*1), Z1
+	VMOVUPS (R8)(AX*1), Z2
+	VMOVUPS (R9)(AX*1), Z3
+	VMULPS Z2, Z0, Z4
+	VMULPS Z3, Z1, Z5
+	VMULPS Z2, Z1, Z6
+	VMULPS Z3, Z0, Z7
+	VSUBPS Z5, Z4, Z4
+	VADDPS Z7, Z6, Z6
+	VMULPS Z8, Z4, Z4
+	VMULPS Z8, Z6, Z6
+	VMOVUPS Z4, (DI)(AX*1)
+	LEAQ (DI)(R14*1), BX
+	VMOVUPS Z6, (BX)(AX*1)
+	ADDQ $64, AX
+	CMPQ AX, R14
+	JLT loop
+	ADDQ DX, SI
+	LEAQ (DI)(R14*2), DI
+	DECQ CX
+	JNZ head
+	VZEROUPPER
+	RET

@@ -11,3 +11,5 @@ func Scores4([]float32, int, []float32, int, []float32, int, unsafe.Pointer) boo
 func Values4([]float32, int, []float32, int, []float32, int, int, bool, unsafe.Pointer) bool {
 	return false
 }
+
+func rotateFast(_, _ []float32, _, _ int, _, _ []float32, _ float32) bool { return false }

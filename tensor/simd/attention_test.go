@@ -58,3 +58,44 @@ func TestFourRows(t *testing.T) {
 		}
 	}
 }
+
+// The kernels round as plain Go does.
+func TestRotate(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 9))
+	defer func(l ISA) { Level = l }(Level)
+	for _, half := range []int{1, 7, 8, 16, 24, 32, 64} {
+		for heads := 1; heads < 4; heads++ {
+			stride := 2*half + heads - 1
+			x, cos, sin := randomFloats(r, heads*stride), randomFloats(r, half), randomFloats(r, half)
+			x[half/2] = float32(math.Inf(-1))
+			var want []float32
+			for _, Level = range Supported() {
+				got := make([]float32, 2*half*heads+1)
+				Rotate(got, x, stride, heads, cos, sin, 0.125)
+				if got[2*half*heads] != 0 {
+					t.Fatalf("%s: written behind the end", Level)
+				}
+				if want == nil {
+					want = got
+					for h := range heads {
+						for j := range half {
+							a, b := float64(x[h*stride+j]), float64(x[h*stride+half+j])
+							y, z := (a*float64(cos[j])-b*float64(sin[j]))/8, (b*float64(cos[j])+a*float64(sin[j]))/8
+							if d := math.Abs(float64(got[2*half*h+j]) - y); d > 1e-6 {
+								t.Fatalf("half %d: %g, want %g", half, got[2*half*h+j], y)
+							}
+							if d := math.Abs(float64(got[2*half*h+half+j]) - z); d > 1e-6 {
+								t.Fatalf("half %d: %g, want %g", half, got[2*half*h+half+j], z)
+							}
+						}
+					}
+				}
+				for i, v := range got {
+					if v != want[i] && (v == v || want[i] == want[i]) {
+						t.Fatalf("%s, half %d, heads %d: element %d is %g, want %g", Level, half, heads, i, v, want[i])
+					}
+				}
+			}
+		}
+	}
+}
