@@ -128,10 +128,7 @@ func (c *coder) rotate(r []float32) {
 		if i%2 == 1 && len(r) == c.p && i > 1 {
 			break
 		}
-		s := c.signs[i][:len(part)]
-		for j := range part {
-			part[j] *= s[j]
-		}
+		simd.Binary(simd.Mul, part, part, c.signs[i])
 		simd.Hadamard(part)
 	}
 }
@@ -181,14 +178,14 @@ func (c *coder) encode(dst []byte, x, r []float32) {
 	binary.LittleEndian.PutUint32(dst[4:], math.Float32bits(b))
 }
 
+// largest is the greatest absolute value.
+func largest(r []float32) float32 { return max(simd.Maximum(r), -simd.Minimum(r)) }
+
 // round8 is the nearest whole number, halves up, as an int.
 func round8(x float32) int { return int(x+256.5) - 256 }
 
 func encode8(code []byte, r []float32) (ur float32) {
-	most := float32(0)
-	for _, v := range r {
-		most = max(most, v, -v)
-	}
+	most := largest(r)
 	if most == 0 {
 		clear(code)
 		return 0
@@ -286,10 +283,7 @@ func (c *coder) query(q, r []float32, out *simd.CodeQuery) {
 	if len(out.I8) != len(r) {
 		out.I8 = make([]int8, len(r))
 	}
-	most := float32(0)
-	for _, v := range r {
-		most = max(most, v, -v)
-	}
+	most := largest(r)
 	if !(most > 0) || most > math.MaxFloat32 {
 		clear(out.I8)
 		return
@@ -320,15 +314,15 @@ func (c *coder) query1(r []float32, r2, f float32, out *simd.CodeQuery) {
 	sum, dot := 0, float32(0)
 	for w := range len(r) / 64 {
 		var p0, p1, p2, p3 uint64
-		for j, v := range r[64*w : 64*w+64] {
+		for _, v := range r[64*w : 64*w+64] {
 			u := min(max(int(v*s+1024.5)-1024, -8), 7)
 			sum += u
 			dot += float32(u) * v
-			b := uint64(u) & 15
-			p0 |= (b & 1) << j
-			p1 |= (b >> 1 & 1) << j
-			p2 |= (b >> 2 & 1) << j
-			p3 |= (b >> 3) << j
+			b := uint64(u) // its four low bits come in from above, the first ends lowest
+			p0 = p0>>1 | b<<63
+			p1 = p1>>1 | b>>1<<63
+			p2 = p2>>1 | b>>2<<63
+			p3 = p3>>1 | b>>3<<63
 		}
 		copy(out.Planes[4*w:], []uint64{p0, p1, p2, p3})
 	}

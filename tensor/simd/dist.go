@@ -72,6 +72,23 @@ func checkRows(ids []uint32, rows int) {
 	}
 }
 
+// byFours calls f for a multiple of four rows, then for the rest filled up to four.
+func byFours(out []float32, ids []uint32, f func(out *float32, ids *uint32, n int)) {
+	n4 := len(ids) &^ 3
+	if n4 > 0 {
+		f(&out[0], &ids[0], n4)
+	}
+	if r := len(ids) - n4; r > 0 {
+		var id4 [4]uint32
+		var out4 [4]float32
+		for i := range id4 {
+			id4[i] = ids[n4+min(i, r-1)]
+		}
+		f(&out4[0], &id4[0], 4)
+		copy(out[n4:], out4[:r])
+	}
+}
+
 // DotRowsF32 computes out[i] = q · row ids[i] of a float32 table whose rows are as
 // long as q. Values equal Dot's bit for bit.
 func DotRowsF32(out []float32, q, table []float32, ids []uint32) {
@@ -127,19 +144,10 @@ func DotRowsF16(out []float32, q []float32, table []uint16, ids []uint32) {
 		}
 		return
 	}
-	n, n4 := dim&^7, len(ids)&^3
-	if n4 > 0 {
-		dotRowsF16Fast(&out[0], &q[0], &table[0], &ids[0], n4, n, 2*dim)
-	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
-		dotRowsF16Fast(&out4[0], &q[0], &table[0], &id4[0], 4, n, 2*dim)
-		copy(out[n4:], out4[:r])
-	}
+	n := dim &^ 7
+	byFours(out, ids, func(out *float32, ids *uint32, rows int) {
+		dotRowsF16Fast(out, &q[0], &table[0], ids, rows, n, 2*dim)
+	})
 	if n == dim {
 		return
 	}
@@ -239,19 +247,9 @@ func Score8(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		return
 	}
 	c := q.consts()
-	n4 := len(ids) &^ 3
-	if n4 > 0 {
-		scoreI8Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim, stride, &c)
-	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
-		scoreI8Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim, stride, &c)
-		copy(out[n4:], out4[:r])
-	}
+	byFours(out, ids, func(out *float32, ids *uint32, n int) {
+		scoreI8Fast(out, &q.I8[0], &table[0], ids, n, dim, stride, &c)
+	})
 }
 
 func sum8(q []int8, c []byte) int {
@@ -276,19 +274,9 @@ func Score4(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		return
 	}
 	c := q.consts()
-	n4 := len(ids) &^ 3
-	if n4 > 0 {
-		score4Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim/2, stride, &c)
-	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
-		score4Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim/2, stride, &c)
-		copy(out[n4:], out4[:r])
-	}
+	byFours(out, ids, func(out *float32, ids *uint32, n int) {
+		score4Fast(out, &q.I8[0], &table[0], ids, n, dim/2, stride, &c)
+	})
 }
 
 func sum4(q []int8, c []byte) int {
@@ -317,10 +305,10 @@ func Score1(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		codeGeneric(out, q, table, stride, ids, func(c []byte) int { return sum1(q.Planes, c) })
 		return
 	}
-	if len(ids) > 0 {
-		c := q.consts()
-		score1Fast(&out[0], &q.Planes[0], &table[0], &ids[0], len(ids), words, stride, &c)
-	}
+	c := q.consts()
+	byFours(out, ids, func(out *float32, ids *uint32, n int) {
+		score1Fast(out, &q.Planes[0], &table[0], ids, n, words, stride, &c)
+	})
 }
 
 func sum1(planes []uint64, c []byte) int {
