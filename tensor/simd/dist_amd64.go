@@ -83,8 +83,8 @@ func score1Fast(out *float32, planes *uint64, base *byte, ids *uint32, n, words,
 	score1AVX2(out, planes, base, ids, n, words, stride, consts)
 }
 
-func gatherFast(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int {
-	return gatherAVX2(out, adj, n, marks, rows, epoch, base, stride, lines)
+func gatherFast(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int {
+	return gatherAVX2(out, adj, n, seen, rows, base, stride, lines)
 }
 
 func prefetchFast(p *uint32) { prefetch2(p) }
@@ -119,7 +119,7 @@ func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride
 func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32)
 
 //go:noescape
-func gatherAVX2(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int
+func gatherAVX2(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int
 
 //go:noescape
 func prefetch2(p *uint32)
