@@ -14,17 +14,17 @@ func BenchmarkQuery(b *testing.B) {
 	for i := range q {
 		mean[i], q[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
 	}
-	for _, k := range []Codes{Int8, FourBit, OneBit} {
-		c := newCoder(k, InnerProduct, mean, 1)
+	for _, k := range []Codes{Int8, FourBit, OneBit, Principal} {
+		c := newCoder(k, InnerProduct, mean, 1, make([]float32, 192*dim))
 		b.Run(k.String(), func(b *testing.B) {
-			r := make([]float32, dim)
+			r := make([]float32, c.scratch())
 			var out simd.CodeQuery
 			for b.Loop() {
 				c.query(q, r, &out)
 			}
 		})
 		b.Run(k.String()+" row", func(b *testing.B) {
-			r := make([]float32, dim)
+			r := make([]float32, c.scratch())
 			dst := make([]byte, codeStride(k, dim))
 			for b.Loop() {
 				c.encode(dst, q, r)

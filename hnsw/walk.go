@@ -57,7 +57,7 @@ func vectorTable(v *vectors, metric Metric, norms []float32) *table {
 }
 
 func codeTable(c *coder, codes []byte) *table {
-	t := &table{kind: map[Codes]tableKind{Int8: table8, FourBit: table4, OneBit: table1}[c.kind], metric: c.metric, bytes: codes, coder: c}
+	t := &table{kind: map[Codes]tableKind{Int8: table8, FourBit: table4, Principal: table4, OneBit: table1}[c.kind], metric: c.metric, bytes: codes, coder: c}
 	t.stride = codeStride(c.kind, c.dim)
 	t.lines = min((t.stride+63)/64+1, maxPrefetch)
 	return t
@@ -86,7 +86,7 @@ func (t *table) prepare(x *query, q []float32) {
 		x.bias = -simd.Dot(q, q)
 	}
 	if t.coder != nil {
-		if d := codeDim(t.coder.dim); len(x.r) != d {
+		if d := t.coder.scratch(); len(x.r) != d {
 			x.r = make([]float32, d)
 		}
 		t.coder.query(q, x.r, &x.code)
