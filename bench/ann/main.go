@@ -274,7 +274,7 @@ var variants = []struct {
 	recoded bool
 	codes   hnsw.Codes
 }{{"ours f32", true, false, hnsw.NoCodes}, {"ours 4bit", false, false, hnsw.FourBit}, {"ours f16", false, true, hnsw.NoCodes},
-	{"ours int8", false, true, hnsw.Int8}, {"ours 1bit", false, true, hnsw.OneBit}}
+	{"ours int8", false, true, hnsw.Int8}, {"ours 1bit", false, true, hnsw.OneBit}, {"ours pca", false, true, hnsw.Principal}}
 
 // usearch-i8 takes vectors of unit length for granted; that is shown on one set.
 var (
@@ -370,7 +370,7 @@ func measure(ctx context.Context, c config, d dataset, q querySet) (result, erro
 		defer x.Close()
 		in := x.Info()
 		r.Rows, r.Dim = in.N, in.Dim
-		if k.Bytes = in.GraphBytes + in.CodeBytes; in.CodeBytes == 0 {
+		if k.Bytes, k.CodeBytes = in.GraphBytes+in.CodeBytes, in.CodeBytes; in.CodeBytes == 0 {
 			k.Bytes += in.VectorBytes
 		}
 		if truth == nil {
