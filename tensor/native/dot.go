@@ -317,6 +317,9 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	i /= s.tn * s.tm
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
+	if x.blocks != nil && s.tm == 1 {
+		tn = inTurn(tn, s.tn, len(x.workers))
+	}
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
