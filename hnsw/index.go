@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"rag2/internal/mmapfile"
@@ -143,6 +144,9 @@ func (x *Index) check() (err error) {
 	if x.p.codes != NoCodes {
 		_, err = x.c.need("CODE", int64(codeStride(x.p.codes, x.p.dim))*int64(x.p.n))
 	}
+	if err == nil && x.p.codes == Principal {
+		_, err = x.c.need("PROJ", 4*int64(codeWidth(Principal, x.p.dim))*int64(x.p.dim))
+	}
 	return err
 }
 
@@ -211,8 +215,19 @@ func (x *Index) place(o OpenOptions) error {
 		x.warm(o.Warm)
 	}
 	if codes != nil {
-		c := newCoder(x.p.codes, x.p.metric, append([]float32(nil), asF32(x.c.part("MEAN").data)...), x.p.seed)
-		x.walkT = codeTable(c, codes)
+		// Read by every search, and small: kept where pressure does not drop them.
+		var mean, proj []float32
+		err := guarded(func() error {
+			mean = slices.Clone(asF32(x.c.part("MEAN").data))
+			if p := x.c.part("PROJ"); x.p.codes == Principal {
+				proj = slices.Clone(asF32(p.data))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		x.walkT = codeTable(newCoder(x.p.codes, x.p.metric, mean, x.p.seed, proj), codes)
 	}
 	return nil
 }

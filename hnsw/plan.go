@@ -99,7 +99,7 @@ func Plan(o PlanOptions) (*PlanReport, error) {
 	o.Disk, o.DiskQueue, o.Searches = or(o.Disk, 100*time.Microsecond), or(o.DiskQueue, 8), or(o.Searches, 2)
 	o.Segments = or(o.Segments, min(8, (o.Rows+2_000_000-1)/2_000_000))
 	if o.Rescore == 0 {
-		o.Rescore = map[Codes]int{NoCodes: 10, Int8: 20, FourBit: 30, OneBit: 100}[o.Codes]
+		o.Rescore = map[Codes]int{NoCodes: 10, Int8: 20, FourBit: 30, OneBit: 100, Principal: 40}[o.Codes]
 	}
 	if o.Costs == (Costs{}) {
 		o.Costs = DefaultCosts
@@ -127,7 +127,11 @@ func Plan(o PlanOptions) (*PlanReport, error) {
 	}
 	add("graph, level 0", level0, int64(float64(level0)*o.GraphCached), fmt.Sprintf("%d bytes a row, %.0f %% cached", 8*o.M, 100*o.GraphCached))
 	add("graph, above", uppers*int64(8+4*o.M), uppers*int64(8+4*o.M), "")
-	add("marks of searches", 0, int64(o.Searches)*n/int64(o.Segments), fmt.Sprintf("%d at once, a byte a row of a segment", o.Searches))
+	if o.Codes == Principal {
+		proj := 4 * int64(codeWidth(o.Codes, o.Dim)) * int64(o.Dim) * int64(o.Segments)
+		add("projections", proj, proj, "one a segment")
+	}
+	add("marks of searches", 0, int64(o.Searches)*n/int64(8*o.Segments), fmt.Sprintf("%d at once, a bit a row of a segment", o.Searches))
 	add("pools, tables", 0, int64(o.Searches)*int64(64<<10)+8<<20, "")
 
 	per := (n + int64(o.Segments) - 1) / int64(o.Segments)

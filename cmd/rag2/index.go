@@ -72,7 +72,7 @@ func (a *app) indexPlan() *cobra.Command {
 	return c
 }
 
-const codesUsage = "what a search reads first: none (the vectors), int8, 4bit, 1bit; vectors then only rescore"
+const codesUsage = "what a search reads first: none (the vectors), int8, 4bit, 1bit, pca (as small as 1bit, and nearer); vectors then only rescore"
 
 func (a *app) indexTune() *cobra.Command {
 	var s stack
