@@ -462,17 +462,24 @@ func (s *attentionStep) score(x *execution, g *segment, b, h int, span [2]int, q
 	panels := (n + simd.PanelWidth - 1) / simd.PanelWidth
 	p := simd.Gemm{M: rows, N: n, K: s.d, A: q, ARow: s.d, AK: 1, C: out, CRow: ld}
 	at := g.kOff + b*g.ks[0] + h*g.ks[1]
-	next := unsafe.Add(x.base[g.v.id], 4*(g.vOff+b*g.vs[0]+h*g.vs[1]+span[0]*g.vs[2]))
-	if g.panels && rows == 4 && simd.Scores4(out, ld, q, s.d, from(x, g.k, at+span[0]*s.d), n, next) {
-		return
-	}
-	if g.panels {
+	switch {
+	case g.panels:
 		p.B = from(x, g.k, at+span[0]*s.d)
-	} else {
+	case n == 1: // the token at hand: Pack is slow at this
+		p.B = mem[:simd.PackedLen(s.d, 1)]
+		clear(p.B)
+		for i, v := range from(x, g.k, at+span[0]*g.ks[2])[:s.d] {
+			p.B[i*simd.PanelWidth] = v
+		}
+	default:
 		p.B = mem[:simd.PackedLen(s.d, n)]
 		simd.Pack(p.B, from(x, g.k, at+span[0]*g.ks[2]), s.d, n, 1, g.ks[2], 0, panels)
 	}
-	p.Run(0, rows, 0, panels)
+	// The values are fetched meanwhile.
+	next := unsafe.Add(x.base[g.v.id], 4*(g.vOff+b*g.vs[0]+h*g.vs[1]+span[0]*g.vs[2]))
+	if rows != 4 || !simd.Scores4(out, ld, q, s.d, p.B, n, next) {
+		p.Run(0, rows, 0, panels)
+	}
 }
 
 // softmax turns a row's scores into weights, 0 where the mask is false, and returns

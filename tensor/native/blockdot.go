@@ -10,7 +10,7 @@ import "rag2/tensor/simd"
 type rows16Step dotStep
 
 // floats16 is the number of activations that one task quantises.
-const floats16 = 16 << 10
+const floats16 = 6 << 10
 
 // prepareBlocks quantises A unless the last product had the same.
 func (s *dotStep) prepareBlocks(x *execution) {

@@ -6,6 +6,9 @@ package simd
 const maxRowsZ = 12
 
 //go:noescape
+func quantize16Z(dst *byte, x *float32, blocks int)
+
+//go:noescape
 func product4Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
 
 //go:noescape

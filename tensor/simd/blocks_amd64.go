@@ -102,7 +102,11 @@ func quantize16Fast(dst []byte, x []float32) bool {
 	if Level < AVX2 {
 		return false
 	}
-	quantize16(&dst[0], &x[0], len(x)/BlockColumns)
+	if Level >= AVX512 {
+		quantize16Z(&dst[0], &x[0], len(x)/BlockColumns)
+	} else {
+		quantize16(&dst[0], &x[0], len(x)/BlockColumns)
+	}
 	return true
 }
 

@@ -121,8 +121,67 @@ func product(name string, bits, rows int, vnni bool) {
 	p("RET")
 }
 
+// quantize16 writes blocks of 32 integers with scale and sum, as gen_blocks.go's does.
+func quantize16() {
+	fmt.Fprint(&w, "\n// func quantize16Z(dst *byte, x *float32, blocks int)\nTEXT ·quantize16Z(SB), NOSPLIT, $0-24\n")
+	p("MOVQ dst+0(FP), DI")
+	p("MOVQ x+8(FP), SI")
+	p("MOVQ blocks+16(FP), CX")
+	p("VPTERNLOGD $255, Z15, Z15, Z15")
+	p("VPSRLD $1, Z15, Z14")  // all but the sign
+	p("VPSRLW $15, Z15, Z13") // ones
+	p("MOVL $0x46fffe00, AX")
+	p("VMOVD AX, X12") // 32767
+	p("MOVL $0x0da24260, AX")
+	p("VMOVD AX, X11") // 1e-30: what is no larger is taken as 0
+	label("block")
+	p("VMOVUPS (SI), Z0")
+	p("VMOVUPS 64(SI), Z1")
+	p("VPANDD Z14, Z0, Z2")
+	p("VPANDD Z14, Z1, Z3")
+	p("VPMAXUD Z2, Z3, Z2")
+	p("VEXTRACTI64X4 $1, Z2, Y3")
+	p("VPMAXUD Y2, Y3, Y2")
+	p("VEXTRACTI128 $1, Y2, X3")
+	p("VPMAXUD X2, X3, X2")
+	p("VPSHUFD $78, X2, X3")
+	p("VPMAXUD X2, X3, X2")
+	p("VPSHUFD $177, X2, X3")
+	p("VPMAXUD X2, X3, X2")
+	p("VDIVSS X12, X2, X3")
+	p("VMOVSS X3, 64(DI)")
+	p("VDIVSS X2, X12, X3")
+	p("VCMPSS $30, X11, X2, X4")
+	p("VANDPS X4, X3, X3")
+	p("VBROADCASTSS X3, Z3")
+	for i := range 2 {
+		p("VMULPS Z3, Z%d, Z%d", i, i)
+		p("VCVTPS2DQ Z%d, Z%d", i, i)
+		p("VPMOVSDW Z%d, Y%d", i, i)
+		p("VMOVDQU Y%d, %d(DI)", i, 32*i)
+		p("VPMADDWD Y13, Y%d, Y%d", i, i)
+	}
+	p("VPADDD Y0, Y1, Y0")
+	p("VEXTRACTI128 $1, Y0, X1")
+	p("VPADDD X0, X1, X0")
+	p("VPSHUFD $78, X0, X1")
+	p("VPADDD X0, X1, X0")
+	p("VPSHUFD $177, X0, X1")
+	p("VPADDD X0, X1, X0")
+	p("VCVTDQ2PS X0, X0")
+	p("VMOVSS X0, 68(DI)")
+	p("ADDQ $128, SI")
+	p("ADDQ $72, DI")
+	p("DECQ CX")
+	p("JNZ block")
+	p("VZEROUPPER")
+	p("RET")
+}
+
 func main() {
+	quantize16()
 	var decls, cases bytes.Buffer
+	decls.WriteString("//go:noescape\nfunc quantize16Z(dst *byte, x *float32, blocks int)\n\n")
 	for i, set := range []struct {
 		name string
 		bits int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/x448/float16"
@@ -198,5 +199,41 @@ func BenchmarkMatVecOther(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Levels with kernels give the same bits.
+func TestMatVecLevels(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 9))
+	defer func(l ISA) { Level = l }(Level)
+	for kind, size := range map[string]int{"Q4_K": 144, "Q6_K": 210, "BF16": 512, "F16": 512} {
+		const n, k = 16, 768
+		raw := make([]byte, n*k/256*size)
+		for i := range raw {
+			raw[i] = byte(r.IntN(60))
+		}
+		f, panel, err := ImportBlocks(kind, raw, n, k, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, sums := randomFloats(r, k), make([]float32, k/32)
+		BlockSums(sums, x)
+		var want *[PanelWidth]float32
+		var wide []float32
+		for _, Level = range Supported() {
+			if Level < AVX2 {
+				continue // plain Go rounds products
+			}
+			var y [PanelWidth]float32
+			MatVec(f, &y, x, sums, panel)
+			e := make([]float32, k*PanelWidth)
+			Expand(f, e, panel, 0, k)
+			if want == nil {
+				want, wide = &y, e
+			}
+			if y != *want || !slices.Equal(e, wide) {
+				t.Errorf("%s at %s differs", kind, Level)
+			}
+		}
 	}
 }
