@@ -65,7 +65,7 @@ func (a *app) indexPlan() *cobra.Command {
 	f.IntVar(&o.Rows, "rows", 0, "passages (default: the paper's corpora)")
 	f.IntVar(&o.Dim, "dim", 768, "dimensions of the vectors")
 	f.IntVar(&o.M, "graph-m", 16, "neighbours per node of the graph")
-	f.StringVar(&codes, "codes", "1bit", codesUsage)
+	f.StringVar(&codes, "codes", "pca", codesUsage)
 	f.BoolVar(&o.Half, "half", false, "float16 vectors")
 	f.Float64Var(&o.GraphCached, "graph-cached", 0.12, "share of the graph's lowest level that stays in memory")
 	f.DurationVar(&o.Disk, "disk-latency", 100*time.Microsecond, "time of a random 4 KiB read")
