@@ -67,8 +67,9 @@ type OpenOptions struct {
 	// them through the page cache.
 	Resident bool
 	// Cold asks the kernel for all vectors that will be rescored before the first is
-	// read, so that a disk serves them together. It helps when vectors are not in the
-	// page cache, and costs a system call for each otherwise.
+	// read, so that a disk serves them together, and for those that a scan comes to next.
+	// It helps when vectors are not in the page cache, and costs a system call for each,
+	// or for a megabyte scanned, otherwise.
 	Cold bool
 }
 
@@ -190,7 +191,7 @@ func (x *Index) attach(paths []string) (err error) {
 
 // place makes the tables of the walk, moves sections into memory and warms them.
 func (x *Index) place(o OpenOptions) error {
-	x.cold = o.Cold && x.p.codes != NoCodes
+	x.cold, x.v.cold = o.Cold && x.p.codes != NoCodes, o.Cold
 	x.full = vectorTable(x.v, x.p.metric, x.norms)
 	x.walkT = x.full
 	var codes []byte

@@ -149,7 +149,7 @@ func TestPlan(t *testing.T) {
 	}
 	total := int64(0)
 	for _, c := range PaperCorpora {
-		p, err := Plan(PlanOptions{Rows: c.Rows, Dim: 768, Codes: OneBit, Half: true, GraphCached: 0.1})
+		p, err := Plan(PlanOptions{Rows: c.Rows, Dim: 768, Codes: Principal, Half: true, GraphCached: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}
