@@ -37,8 +37,8 @@ func TestExtremeIntegers(t *testing.T) {
 			for i := range q.Data {
 				q.Data[i] = byte(amax)
 			}
-			for i := range m {
-				q.Scale[i], q.Zero[i] = 1, int32(i)
+			for i := range q.Scale {
+				q.Scale[i], q.Zero[i] = 1, int32(i%m)
 			}
 			c := make([]float32, m*n)
 			w.Run(q, c, n, 0, m, 0, (n+15)/16)
