@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
-	"rag2/tensor/exec"
 	"rag2/tensor"
+	"rag2/tensor/exec"
 	"rag2/tensor/weights"
 
 	"github.com/gomlx/gomlx/backends"
