@@ -2,8 +2,9 @@ package native
 
 import "rag2/tensor/simd"
 
-// The "native:int8" engine computes products with weights in 7-bit integers:
-// weights per output channel, activations per row, both quantised here. Gathers and
+// The "native:int8" engine computes products with weights in integers of 7
+// bits, 8 with VNNI, scaled by output channel and by row, in groups along the contracted
+// axis, both quantised here. Gathers and
 // everything else stay float32. A row's result does not depend on its batch.
 
 // rowsOfA names a quantised left operand.
@@ -61,14 +62,8 @@ func (s *dotStep) prepareInt8(x *execution) {
 	if x.rowsOf == of {
 		return
 	}
-	rb := simd.RowBytes(s.k)
-	if len(x.rows.Data) < s.m*rb {
-		x.rows.Data = make([]byte, s.m*rb)
-	}
-	if len(x.rows.Scale) < s.m {
-		x.rows.Scale, x.rows.Zero = make([]float32, s.m), make([]int32, s.m)
-	}
-	x.rows.K, x.rowsOf = s.k, of
+	x.rows.Resize(s.m, s.k)
+	x.rowsOf = of
 	x.job = jobRef{step: (*quantizeStep)(s)}
 	x.pool.run(x, (s.m+quantizeRows-1)/quantizeRows)
 }

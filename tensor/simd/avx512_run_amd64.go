@@ -129,6 +129,8 @@ type int8ZArgs struct {
 	sums, scale    unsafe.Pointer
 	zero, rowScale unsafe.Pointer
 	mask1, mask2   uint64
+	init           unsafe.Pointer
+	initLd         int
 }
 
 // runFast is Run for AVX-512; false when the level is lower.
@@ -144,20 +146,27 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 	tiles := (m1 - m0 + most - 1) / most
 	for p := p0; p < p1; p += 2 {
 		panels := min(2, p1-p)
-		a := int8ZArgs{k8: k / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[p*PanelWidth]), scale: unsafe.Pointer(&w.Scale[p*PanelWidth]),
-			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
-		if panels == 2 {
-			a.b2 = unsafe.Add(a.b, PanelWidth*k)
-		}
-		for t := range tiles {
-			i := m0 + (m1-m0)*t/tiles
-			rows := m0 + (m1-m0)*(t+1)/tiles - i
-			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
-			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
-			if Level >= VNNI {
-				int8VNNI(rows, panels, &a)
-			} else {
-				int8Z(rows, panels, &a)
+		for g := range int8Groups(w.K) {
+			from, at := g*Int8Group, (g*w.panels+p)*PanelWidth
+			a := int8ZArgs{k8: (min(k, from+Int8Group) - from) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k+from*PanelWidth]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[at]), scale: unsafe.Pointer(&w.Scale[at]),
+				mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
+			if panels == 2 {
+				a.b2 = unsafe.Add(a.b, PanelWidth*k)
+			}
+			for t := range tiles {
+				i := m0 + (m1-m0)*t/tiles
+				rows := m0 + (m1-m0)*(t+1)/tiles - i
+				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+from]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
+				a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
+				a.init, a.initLd = a.c, a.cLd
+				if g == 0 {
+					a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
+				}
+				if Level >= VNNI {
+					int8VNNI(rows, panels, &a)
+				} else {
+					int8Z(rows, panels, &a)
+				}
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"rag2/tensor/simd/fmapeak"
 )
 
 func randomFloats(r *rand.Rand, n int) []float32 {
@@ -155,16 +157,45 @@ func TestUnpackColumn(t *testing.T) {
 	}
 }
 
+// BenchmarkGemm: products of one core at the shapes of models, rows × columns × depth,
+// beside what its multiply-adds give at most.
 func BenchmarkGemm(b *testing.B) {
-	for _, s := range [][3]int{{1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {32, 768, 768}, {1, 768, 768}, {128, 128, 64}} {
-		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
-			r := rand.New(rand.NewPCG(1, 1))
-			m, n, k := s[0], s[1], s[2]
-			g := Gemm{M: m, N: n, K: k, A: randomFloats(r, m*k), ARow: k, AK: 1, B: randomFloats(r, PackedLen(k, n)), C: make([]float32, m*n), CRow: n, Scratch: make([]float32, GemmScratch)}
-			for b.Loop() {
-				g.Run(0, m, 0, (n+15)/16)
-			}
-			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
+	bits := 256
+	if Level >= AVX512 {
+		bits = 512
+	}
+	peak := 0.0
+	if Level >= AVX2 {
+		peak = fmapeak.GFLOPs(bits)
+	}
+	for _, s := range []struct {
+		name string
+		m    int
+		nk   [][2]int
+	}{
+		{"bert-base", 1024, [][2]int{{768, 768}, {3072, 768}, {768, 3072}}},
+		{"bert-base", 32, [][2]int{{768, 768}, {3072, 768}, {768, 3072}}},
+		{"bert-large", 1024, [][2]int{{1024, 1024}, {4096, 1024}, {1024, 4096}}},
+		{"t5-large", 4096, [][2]int{{1024, 1024}, {2816, 1024}, {1024, 2816}}},
+		{"minilm", 1024, [][2]int{{384, 384}, {1536, 384}, {384, 1536}}},
+		{"smollm2", 8, [][2]int{{576, 576}, {1536, 576}, {576, 1536}}},
+		{"smollm2", 1, [][2]int{{576, 576}, {1536, 576}}},
+		{"attention", 128, [][2]int{{128, 64}, {64, 128}}},
+	} {
+		for _, nk := range s.nk {
+			m, n, k := s.m, nk[0], nk[1]
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", s.name, m, n, k), func(b *testing.B) {
+				r := rand.New(rand.NewPCG(1, 1))
+				g := Gemm{M: m, N: n, K: k, A: randomFloats(r, m*k), ARow: k, AK: 1, B: randomFloats(r, PackedLen(k, n)), C: make([]float32, m*n), CRow: n, Scratch: make([]float32, GemmScratch)}
+				for b.Loop() {
+					g.Run(0, m, 0, (n+15)/16)
+				}
+				rate := 2 * float64(m) * float64(n) * float64(k) * float64(b.N) / b.Elapsed().Seconds() / 1e9
+				b.ReportMetric(rate, "GFLOP/s")
+				if peak > 0 {
+					b.ReportMetric(100*rate/peak, "%peak")
+				}
+			})
+		}
 	}
 }

@@ -176,7 +176,7 @@ func gemm(rows, panels int, packed bool) {
 	p("RET")
 }
 
-// int8Tile: c[rows, 16·panels] = (a·b − zero·sums)·rowScale·scale; b is [2·k8][16][4]
+// int8Tile: c[rows, 16·panels] = init + (a·b − zero·sums)·rowScale·scale; b is [2·k8][16][4]
 // signed bytes, a rows of bytes without sign: up to 127 with |b| ≤ 63 when vnni is
 // false, so that four products fit 16 bits. Z24 … Z27 b, Z28, Z29 a, Z30 temporary,
 // Z31 ones.
@@ -233,20 +233,23 @@ func int8Tile(rows, panels int, vnni bool) {
 	}
 	p("DECQ CX")
 	p("JNZ loop")
-	args(56, "BX", 64, "CX", 72, "DI", 80, "SI") // sums, scale, zero, rowScale
+	args(56, "BX", 64, "CX", 72, "DI", 80, "SI", 104, "R8", 112, "R9") // sums, scale, zero, rowScale, init
 	for r := range rows {
+		p("VPBROADCASTD %d(DI), Z30", 4*r)
+		p("VBROADCASTSS %d(SI), Z29", 4*r)
 		for q := range panels {
 			acc := r*panels + q
-			p("VPBROADCASTD %d(DI), Z28", 4*r)
-			p("VPMULLD %d(BX), Z28, Z28", 64*q)
+			p("VPMULLD %d(BX), Z30, Z28", 64*q)
 			p("VPSUBD Z28, Z%d, Z28", acc)
 			p("VCVTDQ2PS Z28, Z28")
 			p("VMULPS %d(CX), Z28, Z28", 64*q)
-			p("VMULPS.BCST %d(SI), Z28, Z28", 4*r)
+			p("VMOVUPS.Z %d(R8), K%d, Z27", 64*q, q+1)
+			p("VFMADD213PS Z27, Z29, Z28")
 			p("VMOVUPS Z28, K%d, %d(R14)", q+1, 64*q)
 		}
 		if r < rows-1 {
 			p("ADDQ R15, R14")
+			p("ADDQ R9, R8")
 		}
 	}
 	p("VZEROUPPER")

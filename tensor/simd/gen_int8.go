@@ -16,7 +16,7 @@ var w = bufio.NewWriter(os.Stdout)
 func p(format string, a ...any) { fmt.Fprintf(w, "\t"+format+"\n", a...) }
 func label(s string)            { fmt.Fprintf(w, "%s:\n", s) }
 
-// kernel: c[rows,16] = (a·b − zero·sums)·rowScale·scale. a is [rows, 8·k8] bytes
+// kernel: c[rows,16] = init + (a·b − zero·sums)·rowScale·scale. a is [rows, 8·k8] bytes
 // 0 … 127, b is [2·k8][16][4] bytes within ±63: four products fit 16 bits.
 // Y0 … Y7 sums, Y8 … Y11 b, Y12 a, Y13 a of the second half, Y14 products, Y15 ones.
 func kernel(rows int) {
@@ -61,6 +61,8 @@ func kernel(rows int) {
 	p("ADDQ $128, DI")
 	p("DECQ CX")
 	p("JNZ loop")
+	p("MOVQ 80(AX), SI")
+	p("MOVQ 88(AX), DX")
 	for r := range rows {
 		p("VPBROADCASTD %d(R9), Y12", 4*r)  // zero points
 		p("VBROADCASTSS %d(R10), Y13", 4*r) // scales of rows
@@ -69,11 +71,12 @@ func kernel(rows int) {
 			p("VPSUBD Y14, Y%d, Y14", 2*r+h)
 			p("VCVTDQ2PS Y14, Y14")
 			p("VMULPS %d(R8), Y14, Y14", 32*h)
-			p("VMULPS Y13, Y14, Y14")
+			p("VFMADD213PS %d(SI), Y13, Y14", 32*h)
 			p("VMOVUPS Y14, %d(R11)", 32*h)
 		}
 		if r < rows-1 {
 			p("ADDQ R12, R11")
+			p("ADDQ DX, SI")
 		}
 	}
 	p("VZEROUPPER")

@@ -5,16 +5,25 @@ import (
 	"unsafe"
 )
 
-// Int8Weights is a matrix B [k,n] in 7-bit integers, one scale per column: B(i,j) ≈
-// Scale[j]·q, |q| ≤ 63. With rows of A in 7 bits without sign, sums of four products
-// fit 16 bits, which is what VPMADDUBSW gives without VNNI. With VNNI both have 8 bits.
+// Int8Weights is a matrix B [k,n] in 7-bit integers, one scale per column and group of
+// Int8Group elements along k: B(i,j) ≈ Scale[i/Int8Group][j]·q, |q| ≤ 63. With rows of A
+// in 7 bits without sign, sums of four products fit 16 bits, which is what VPMADDUBSW
+// gives without VNNI. With VNNI both have 8 bits.
 type Int8Weights struct {
 	N, K   int
 	Data   []int8    // panels of 16 columns: [K8][2][16][4]
-	Scale  []float32 // [panels·16]
-	Sums   []int32   // [panels·16] sums of a column's integers
+	Scale  []float32 // [groups][panels·16]
+	Sums   []int32   // [groups][panels·16] sums of a column's integers
 	panels int
 }
+
+// Int8Group is the number of elements along k that share a scale, of weights and of
+// activations: an outlier costs its group precision, not its row or column. It is a
+// multiple of 8; a group more costs a conversion of the sums.
+const Int8Group = 128
+
+// int8Groups is the number of groups of k elements.
+func int8Groups(k int) int { return (k + Int8Group - 1) / Int8Group }
 
 // int8Limits are the largest magnitude of a weight and the largest activation at the
 // level in use.
@@ -31,7 +40,8 @@ func int8K(k int) int { return (k + 7) / 8 * 8 }
 // NewInt8Weights makes the memory of a matrix [k,n], for Quantize.
 func NewInt8Weights(k, n int) *Int8Weights {
 	panels := (n + PanelWidth - 1) / PanelWidth
-	return &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, panels*PanelWidth), Sums: make([]int32, panels*PanelWidth)}
+	scales := int8Groups(k) * panels * PanelWidth
+	return &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, scales), Sums: make([]int32, scales)}
 }
 
 // QuantizeWeights quantises B [k,n], whose element (i,j) is b[i*strideK+j*strideN].
@@ -46,30 +56,34 @@ func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 func (w *Int8Weights) Quantize(b []float32, strideK, strideN, p0, p1 int) {
 	limit, _ := int8Limits()
 	for j := p0 * PanelWidth; j < min(w.N, p1*PanelWidth); j++ {
-		largest := float32(0)
-		for i := range w.K {
-			largest = max(largest, float32(math.Abs(float64(b[i*strideK+j*strideN]))))
-		}
-		w.Sums[j] = 0
-		if largest == 0 || largest != largest || math.IsInf(float64(largest), 0) {
-			w.Scale[j] = largest // 0, or what makes the column not a number
-			continue
-		}
-		inv := limit / largest
-		w.Scale[j] = largest / limit
 		p := w.Data[j/PanelWidth*PanelWidth*int8K(w.K):]
-		for i := range w.K {
-			q := int8(math.RoundToEven(float64(b[i*strideK+j*strideN] * inv)))
-			p[(i/4*PanelWidth+j%PanelWidth)*4+i%4] = q
-			w.Sums[j] += int32(q)
+		for g := range int8Groups(w.K) {
+			from, to := g*Int8Group, min(w.K, (g+1)*Int8Group)
+			largest := float32(0)
+			for i := from; i < to; i++ {
+				largest = max(largest, float32(math.Abs(float64(b[i*strideK+j*strideN]))))
+			}
+			at := g*w.panels*PanelWidth + j
+			w.Sums[at], w.Scale[at] = 0, largest // 0, or what makes the column not a number
+			if largest == 0 || largest != largest || math.IsInf(float64(largest), 0) {
+				continue
+			}
+			inv := limit / largest
+			w.Scale[at] = largest / limit
+			for i := from; i < to; i++ {
+				q := int8(math.RoundToEven(float64(b[i*strideK+j*strideN] * inv)))
+				p[(i/4*PanelWidth+j%PanelWidth)*4+i%4] = q
+				w.Sums[at] += int32(q)
+			}
 		}
 	}
 }
 
-// Int8Rows are rows of A in 7 bits without sign, 8 with VNNI: A(i,·) ≈ Scale[i]·(q − Zero[i]).
+// Int8Rows are rows of A in 7 bits without sign, 8 with VNNI, by groups of Int8Group:
+// A(i,l) ≈ Scale[g·M+i]·(q − Zero[g·M+i]) for l of group g.
 type Int8Rows struct {
-	K     int
-	Data  []byte // [rows, RowBytes(K)]
+	M, K  int
+	Data  []byte // [M, RowBytes(K)]
 	Scale []float32
 	Zero  []int32
 }
@@ -77,28 +91,45 @@ type Int8Rows struct {
 // RowBytes is the length of a quantised row of k elements.
 func RowBytes(k int) int { return (k + 31) / 32 * 32 }
 
+// Resize makes room for m rows of k elements; what was there is lost.
+func (q *Int8Rows) Resize(m, k int) {
+	q.M, q.K = m, k
+	if n := m * RowBytes(k); len(q.Data) < n {
+		q.Data = make([]byte, n)
+	}
+	if n := m * int8Groups(k); len(q.Scale) < n {
+		q.Scale, q.Zero = make([]float32, n), make([]int32, n)
+	}
+}
+
 // Set quantises x as row i. The result depends on x only.
 func (q *Int8Rows) Set(i int, x []float32) {
-	lo, hi := min(Minimum(x), 0), max(Maximum(x), 0)
 	row := q.Data[i*RowBytes(q.K) : (i+1)*RowBytes(q.K)]
 	clear(row[len(x):])
+	for g := range int8Groups(len(x)) {
+		end := min(len(x), (g+1)*Int8Group)
+		q.Scale[g*q.M+i], q.Zero[g*q.M+i] = quantizeGroup(row[g*Int8Group:end], x[g*Int8Group:end])
+	}
+}
+
+func quantizeGroup(dst []byte, x []float32) (scale float32, zero int32) {
+	lo, hi := min(Minimum(x), 0), max(Maximum(x), 0)
 	_, limit := int8Limits()
-	scale := (hi - lo) / limit
+	scale = (hi - lo) / limit
 	if !(scale > 0) || math.IsInf(float64(scale), 0) { // all zeros, or not finite
-		clear(row)
-		q.Scale[i], q.Zero[i] = 0, 0
+		clear(dst)
 		if scale != 0 {
-			q.Scale[i] = float32(math.NaN())
+			return float32(math.NaN()), 0
 		}
-		return
+		return 0, 0
 	}
 	inv := 1 / scale
 	if math.IsInf(float64(inv), 0) {
 		scale, inv = 0, 0
 	}
-	zero := float32(math.RoundToEven(float64(-lo * inv)))
-	q.Scale[i], q.Zero[i] = scale, int32(zero)
-	quantizeRow(row[:len(x)], x, inv, zero, limit)
+	z := float32(math.RoundToEven(float64(-lo * inv)))
+	quantizeRow(dst, x, inv, z, limit)
+	return scale, int32(z)
 }
 
 func quantizeGo(dst []byte, x []float32, inv, zero, limit float32) {
@@ -108,13 +139,15 @@ func quantizeGo(dst []byte, x []float32, inv, zero, limit float32) {
 }
 
 // Run computes C = A·B for rows m0 … m1 and panels p0 … p1: element (i,j) of the
-// product goes to c[(i-m0)*cRow + j-16*p0]. A row of C depends on its row of A only.
+// product goes to c[(i-m0)*cRow + j-16*p0]. Groups are added in order, so that a row of
+// C depends on its row of A only.
 func (w *Int8Weights) Run(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) {
 	if m1 <= m0 || p1 <= p0 {
 		return
 	}
 	rb, k := RowBytes(w.K), int8K(w.K)
-	if q.K != w.K || m0 < 0 || p0 < 0 || p1 > w.panels || len(q.Data) < m1*rb || len(q.Scale) < m1 || len(q.Zero) < m1 {
+	groups := int8Groups(w.K)
+	if q.K != w.K || m0 < 0 || m1 > q.M || p0 < 0 || p1 > w.panels || len(q.Data) < m1*rb || len(q.Scale) < groups*q.M || len(q.Zero) < groups*q.M {
 		panic("simd: int8 product outside the matrix")
 	}
 	_ = c[(m1-1-m0)*cRow+min(w.N, p1*PanelWidth)-1-p0*PanelWidth]
@@ -124,20 +157,31 @@ func (w *Int8Weights) Run(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) {
 	var tmp [4 * PanelWidth]float32
 	for p := p0; p < p1; p++ {
 		width := min(PanelWidth, w.N-p*PanelWidth)
-		for i := m0; i < m1; i += 4 {
-			rows := min(4, m1-i)
-			a := int8Args{k8: k / 8, a: unsafe.Pointer(&q.Data[i*rb]), aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k]), sums: unsafe.Pointer(&w.Sums[p*PanelWidth]),
-				scale: unsafe.Pointer(&w.Scale[p*PanelWidth]), zero: unsafe.Pointer(&q.Zero[i]), rowScale: unsafe.Pointer(&q.Scale[i])}
-			out := c[(i-m0)*cRow+(p-p0)*PanelWidth:]
-			if width == PanelWidth {
+		for g := range groups {
+			at := (g*w.panels + p) * PanelWidth
+			from := g * Int8Group
+			a := int8Args{k8: (min(k, from+Int8Group) - from) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k+from*PanelWidth]), sums: unsafe.Pointer(&w.Sums[at]), scale: unsafe.Pointer(&w.Scale[at])}
+			for i := m0; i < m1; i += 4 {
+				rows := min(4, m1-i)
+				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+from]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
+				out := c[(i-m0)*cRow+(p-p0)*PanelWidth:]
 				a.c, a.cLd = unsafe.Pointer(&out[0]), 4*cRow
+				if width < PanelWidth {
+					a.c, a.cLd = unsafe.Pointer(&tmp), 4*PanelWidth
+					for r := range rows {
+						copy(tmp[r*PanelWidth:], out[r*cRow:r*cRow+width])
+					}
+				}
+				a.init, a.initLd = a.c, a.cLd
+				if g == 0 {
+					a.init, a.initLd = unsafe.Pointer(&zeros), 0
+				}
 				a.tile(rows)
-				continue
-			}
-			a.c, a.cLd = unsafe.Pointer(&tmp), 4*PanelWidth
-			a.tile(rows)
-			for r := range rows {
-				copy(out[r*cRow:r*cRow+width], tmp[r*PanelWidth:])
+				if width < PanelWidth {
+					for r := range rows {
+						copy(out[r*cRow:r*cRow+width], tmp[r*PanelWidth:])
+					}
+				}
 			}
 		}
 	}
@@ -149,6 +193,7 @@ func (g *int8Args) tileGo(rows int) {
 		a := unsafe.Slice((*byte)(unsafe.Add(g.a, r*g.aRow)), 8*g.k8)
 		b := unsafe.Slice((*int8)(g.b), 8*g.k8*PanelWidth)
 		c := (*[PanelWidth]float32)(unsafe.Add(g.c, r*g.cLd))
+		init := (*[PanelWidth]float32)(unsafe.Add(g.init, r*g.initLd))
 		zero := *(*int32)(unsafe.Add(g.zero, 4*r))
 		scale := *(*float32)(unsafe.Add(g.rowScale, 4*r))
 		for j := range c {
@@ -157,7 +202,7 @@ func (g *int8Args) tileGo(rows int) {
 				s += int32(x) * int32(b[(i/4*PanelWidth+j)*4+i%4])
 			}
 			s -= zero * (*[PanelWidth]int32)(g.sums)[j]
-			c[j] = float32(s) * (*[PanelWidth]float32)(g.scale)[j] * scale
+			c[j] = init[j] + float32(s)*(*[PanelWidth]float32)(g.scale)[j]*scale
 		}
 	}
 }

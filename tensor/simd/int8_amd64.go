@@ -16,6 +16,8 @@ type int8Args struct {
 	scale    unsafe.Pointer
 	zero     unsafe.Pointer
 	rowScale unsafe.Pointer
+	init     unsafe.Pointer // what the product is added to
+	initLd   int            // bytes
 }
 
 //go:noescape

@@ -8,7 +8,9 @@ import (
 )
 
 func int8Rows(m, k int) *Int8Rows {
-	return &Int8Rows{K: k, Data: make([]byte, m*RowBytes(k)), Scale: make([]float32, m), Zero: make([]int32, m)}
+	q := &Int8Rows{}
+	q.Resize(m, k)
+	return q
 }
 
 // The product is exact for the quantised integers, also at the extremes that would
@@ -18,7 +20,7 @@ func TestInt8Exact(t *testing.T) { eachLevel(t, testInt8Exact) }
 func testInt8Exact(t *testing.T) {
 	wmax, amax := int8Limits()
 	r := rand.New(rand.NewPCG(6, 6))
-	for _, s := range [][3]int{{1, 1, 1}, {2, 17, 7}, {3, 16, 8}, {5, 40, 33}, {9, 31, 100}, {23, 33, 64}, {4, 16, 3072}} {
+	for _, s := range [][3]int{{1, 1, 1}, {2, 17, 7}, {3, 16, 8}, {5, 40, 33}, {9, 31, 100}, {23, 33, 64}, {4, 16, 3072}, {14, 50, 129}, {25, 16, 300}} {
 		m, n, k := s[0], s[1], s[2]
 		for _, extreme := range []bool{false, true} {
 			b, a := randomFloats(r, k*n), randomFloats(r, m*k)
@@ -50,9 +52,9 @@ func testInt8Exact(t *testing.T) {
 						if float32(x) > amax {
 							t.Fatalf("activation %d", x)
 						}
-						want += float64(v) * float64(int32(x)-q.Zero[i])
+						g := l / Int8Group
+						want += float64(v) * float64(int32(x)-q.Zero[g*m+i]) * float64(w.Scale[g*panels*16+j]) * float64(q.Scale[g*m+i])
 					}
-					want *= float64(w.Scale[j]) * float64(q.Scale[i])
 					if d := math.Abs(float64(c[i*n+j]) - want); d > 1e-5*(1+math.Abs(want)) {
 						t.Fatalf("%v extreme %v: c[%d,%d] = %g, want %g", s, extreme, i, j, c[i*n+j], want)
 					}

@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package fmapeak
+
+var loops map[int]loop
