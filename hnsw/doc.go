@@ -41,10 +41,10 @@
 // search reads it. A walk reads lists (one page each) and codes at random, rescoring
 // reads whole vectors, one or two pages each. All of these pages are clean and backed
 // by files: under memory pressure the kernel drops them, and a search then waits for
-// the disk, slower but correct: at 1,000,000 × 768 with a quarter of the graph cached, a
-// query at recall 0.95 took 6 ms (4-bit codes, median; 0.6 ms in memory), and none of
-// 300 took half a second. Codes belong in memory, since a walk scores some
-// twenty rows for each list it reads; Warm "codes" reads them ahead. Cold lets a disk
+// the disk, slower but correct (TestMemoryPressure): at 1,000,000 × 768 with a quarter of
+// the graph cached, a query at recall 0.95 took 13 to 16 ms (4-bit and principal codes,
+// median; 0.3 ms in memory), and none of 300 took a second. Codes belong in memory, since
+// a walk scores seven to twenty rows for each list it reads; Warm "codes" reads them ahead. Cold lets a disk
 // serve the rows of a rescoring together. Resident copies graph and codes to huge
 // pages, which the kernel cannot drop: for indexes that fit. Index.Resident tells how
 // much of each section is in memory, Plan what each takes.
