@@ -16,8 +16,8 @@ add textbooks "$demo/textbook"
 "$rag2" index build
 echo
 
-# Reranker and filter are small ones trained for the demo: testdata/demo/MODELS.md.
-llm=(--llm smollm2 --cross-encoder "$demo/reranker" --filter "$demo/filter" --filter-threshold 0.6 --rationale-tokens 256 --answer-tokens 256 --trace)
+# Reranker and filter are small ones trained for the demo; MODELS.md there says where the weight 25 and the threshold 0.6 come from.
+llm=(--llm smollm2 --cross-encoder "$demo/reranker" --rerank-retrieval 25 --filter "$demo/filter" --filter-threshold 0.6 --rationale-tokens 256 --answer-tokens 256 --trace)
 if [[ $question =~ ^demo-[0-9]+$ ]]; then
   "$rag2" ask --file "$demo/questions.jsonl" --id "$question" "${llm[@]}"
 else

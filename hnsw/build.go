@@ -132,7 +132,7 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	b.coder = newCoder(Int8, b.o.Metric, b.scan.mean, b.o.Seed)
+	b.coder = newCoder(Int8, b.o.Metric, b.scan.mean, b.o.Seed, nil)
 	if b.o.FullPrecision {
 		b.t = vectorTable(b.v, b.o.Metric, b.norms)
 		if b.o.Metric == InnerProduct {
@@ -211,7 +211,7 @@ func encodeRows(ctx context.Context, v *vectors, c *coder, workers, from, to int
 	const chunk = 512
 	return parallel(ctx, workers, (to-from+chunk-1)/chunk, func(_ context.Context, k int) error {
 		var buf []float32
-		r := make([]float32, codeDim(v.dim))
+		r := make([]float32, c.scratch())
 		for i := from + k*chunk; i < min(from+(k+1)*chunk, to); i++ {
 			buf = v.row(i, buf)
 			c.encode(dst[(i-from)*stride:(i-from+1)*stride], buf, r)

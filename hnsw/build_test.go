@@ -54,7 +54,7 @@ func TestRecode(t *testing.T) {
 		if err := Build(context.Background(), path, from, BuildOptions{Codes: FourBit, Metric: m}); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
+		for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit, Principal} {
 			if err := Recode(context.Background(), from, to, c); err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,7 @@ func TestConformance(t *testing.T) {
 	t.Run("graph of full precision", func(t *testing.T) {
 		hnswtest.Run(t, maker(t, hnsw.BuildOptions{FullPrecision: true}, false, true))
 	})
-	for _, c := range []hnsw.Codes{hnsw.Int8, hnsw.FourBit, hnsw.OneBit} {
+	for _, c := range []hnsw.Codes{hnsw.Int8, hnsw.FourBit, hnsw.OneBit, hnsw.Principal} {
 		t.Run(c.String(), func(t *testing.T) { hnswtest.Run(t, maker(t, hnsw.BuildOptions{Codes: c}, false, c == hnsw.FourBit)) })
 	}
 }

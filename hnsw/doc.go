@@ -11,7 +11,8 @@
 // Rows with the content of an earlier row are kept out of the graph and come back
 // beside it. Every other row is reachable: a build ends with a check and repair.
 //
-// The walk reads the vectors or codes of them (8, 4 or 1 bit a dimension, see Codes);
+// The walk reads the vectors or codes of them (8, 4 or 1 bit a dimension, or 4 bits of
+// each of the quarter of principal directions, see Codes);
 // with codes, full vectors only rescore the best. Scores of hits are always those of
 // an exact search, bit for bit.
 //
@@ -72,7 +73,7 @@
 //	PARM  160 bytes:
 //	        0 u64 n           8 u32 dim        12 u32 M      16 u32 efConstruction
 //	       20 u32 metric (0 ip, 1 l2, 2 cosine)
-//	       24 u32 codes (0 none, 1 int8, 2 4-bit, 3 1-bit)
+//	       24 u32 codes (0 none, 1 int8, 2 4-bit, 3 1-bit, 4 principal)
 //	       28 u32 1 when the graph was built from full vectors
 //	       32 u64 seed       40 u32 entry: row 44 u32 entry: number above level 0
 //	       48 u32 top level  52 f32 largest norm
@@ -94,15 +95,20 @@
 //	UPLS  lists of M u32, one for each level from 1 up: numbers of neighbours (which
 //	      count nodes above level 0, not rows), 0xffffffff from the first free place
 //	LVL0  n lists of 2M u32: neighbours' rows, 0xffffffff likewise
+//	PROJ  w × dim × f32, the matrix P of principal codes, w being dim/4 rounded to a
+//	      multiple of 64, at least 64; for other codes absent
 //	CODE  n codes: f32 A, f32 B, then per 64 dimensions (dim is rounded up with zeros)
 //	      int8:  64 signed bytes
 //	      4-bit: 32 bytes, low halves dimensions 0…31, high halves 32…63, value-7.5
 //	      1-bit: u64, bit i set where dimension i is positive
+//	      principal: as 4-bit, w dimensions
 //
 // Codes are of T(x-mean), with T = H₃S₃H₂S₂H₁S₁H₀S₀: Sᵢ flips signs (bit 0 of
 // mix(seed, i<<32|j)), Hᵢ is the orthogonal Walsh–Hadamard transform of the largest
 // power of two p ≤ rounded dim, on the first p coordinates for even i, the last p for
-// odd i; when p is all of them, i = 3 is left out. A and B are explained at coder. Level-0 lists of a power of two up to M 512 never cross a page.
+// odd i; when p is all of them, i = 3 is left out. Principal codes are of P(x-mean):
+// orthonormal directions in which a sample of rows differs most, turned by such a T of
+// w dimensions. A and B are explained at coder. Level-0 lists of a power of two up to M 512 never cross a page.
 //
 // History: format 1, a fixed header without sections, was never released.
 package hnsw

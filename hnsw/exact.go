@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"rag2/internal/mmapfile"
 	"rag2/tensor/simd"
 )
 
@@ -34,10 +35,15 @@ func (v *vectors) scanMany(ctx context.Context, metric Metric, norms []float32, 
 		least[i] = float32(math.Inf(-1))
 	}
 	var ids [exactBlock]int
+	asked := from
+	if keep != nil { // few rows may be read
+		asked = to
+	}
 	for i := from; i < to; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		asked = v.readAhead(i, asked, to)
 		n := 0
 		for scanned := 0; i < to && n < exactBlock && scanned < 1<<16; i++ {
 			scanned++
@@ -74,4 +80,22 @@ func (v *vectors) scanMany(ctx context.Context, metric Metric, norms []float32, 
 		}
 	}
 	return nil
+}
+
+// scanAhead is the bytes of vectors that a scan of cold files asks the disk for at once.
+const scanAhead = 1 << 20
+
+// readAhead asks for the rows that a scan at row at comes to next, as far as they were
+// not asked for; it returns up to where they are. Mappings are advised that they are
+// read at random, which makes a scan of a cold file wait for every page.
+func (v *vectors) readAhead(at, asked, to int) int {
+	piece := max(1, scanAhead/(4*v.dim))
+	for v.cold && asked < to && asked < at+2*piece {
+		s := v.shardOf(asked)
+		end := min(asked+piece, to, s.first+s.rows)
+		w := len(s.a.Data()) / max(s.rows, 1)
+		s.a.AdviseAt((asked-s.first)*w, (end-asked)*w, mmapfile.WillNeed)
+		asked = end
+	}
+	return asked
 }

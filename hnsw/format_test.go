@@ -26,6 +26,7 @@ func TestFrozenFiles(t *testing.T) {
 		"ip.hnsw":       {Codes: FourBit, M: 4, EfConstruction: 20},
 		"l2-int8.hnsw":  {Metric: L2, Codes: Int8, M: 4, EfConstruction: 20},
 		"cos-1bit.hnsw": {Metric: Cosine, Codes: OneBit, M: 4, EfConstruction: 20},
+		"l2-pca.hnsw":   {Metric: L2, Codes: Principal, M: 4, EfConstruction: 20},
 	}
 	if *update {
 		if err := os.MkdirAll(frozenDir, 0o755); err != nil {
@@ -118,7 +119,7 @@ func TestTruncatedWhileOpen(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("truncation under a mapping is tested on Linux")
 	}
-	for _, codes := range []Codes{NoCodes, Int8, FourBit, OneBit} {
+	for _, codes := range []Codes{NoCodes, Int8, FourBit, OneBit, Principal} {
 		for _, cut := range []string{"index", "vectors"} {
 			path, queries := write(t, 3000, 64, 6)
 			x := open(t, path, BuildOptions{Codes: codes, EfConstruction: 30})

@@ -126,10 +126,15 @@ func (v *vectors) scanRows(ctx context.Context, metric Metric, norms []float32, 
 			t.offer(Hit{id, s})
 		}
 	}
+	asked := from
+	if keep != nil { // few rows may be read
+		asked = to
+	}
 	for i := from; i < to; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		asked = v.readAhead(i, asked, to)
 		n := 0
 		for scanned := 0; i < to && n < exactBlock && scanned < 1<<16; i++ {
 			scanned++

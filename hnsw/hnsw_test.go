@@ -145,7 +145,7 @@ func TestRecallOnRealQuestions(t *testing.T) {
 		codes Codes
 		ef    int
 		q, e  float64
-	}{{NoCodes, 60, 0.99, 0.993}, {FourBit, 60, 0.99, 0.993}, {OneBit, 120, 0.993, 0.993}} {
+	}{{NoCodes, 60, 0.99, 0.993}, {FourBit, 60, 0.99, 0.993}, {OneBit, 120, 0.993, 0.993}, {Principal, 70, 0.99, 0.993}} {
 		x := open(t, p, BuildOptions{Codes: c.codes})
 		q, e := recall(t, x, qs, c.ef), recall(t, x, es, c.ef)
 		t.Logf("%v, ef %d: questions %.4f, explanations %.4f", c.codes, c.ef, q, e)

@@ -240,7 +240,7 @@ type ImportReport struct {
 // Import makes a Set in out of the chunks found in dir, whose files stay where they
 // are. Ids are PMIDs where the chunks have them, else row numbers over all chunks. A
 // stopped import goes on where it was: finished segments are kept, the one in work
-// has its checkpoint.
+// has its checkpoint, and what a merge has taken is not made again.
 func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportReport, error) {
 	chunks, err := FindEmbeddings(ctx, dir, o.Articles)
 	if err != nil {
@@ -284,7 +284,7 @@ func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportRepor
 			}
 			r.Rows += c.Rows
 		}
-		if slices.ContainsFunc(s.m.Segments, func(g SetSegment) bool { return g.Path == filepath.Base(path) }) {
+		if slices.Contains(s.m.Taken, filepath.Base(path)) || slices.ContainsFunc(s.m.Segments, func(g SetSegment) bool { return g.Path == filepath.Base(path) }) {
 			r.Reused++
 			continue
 		}

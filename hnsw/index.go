@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"rag2/internal/mmapfile"
@@ -66,8 +67,9 @@ type OpenOptions struct {
 	// them through the page cache.
 	Resident bool
 	// Cold asks the kernel for all vectors that will be rescored before the first is
-	// read, so that a disk serves them together. It helps when vectors are not in the
-	// page cache, and costs a system call for each otherwise.
+	// read, so that a disk serves them together, and for those that a scan comes to next.
+	// It helps when vectors are not in the page cache, and costs a system call for each,
+	// or for a megabyte scanned, otherwise.
 	Cold bool
 }
 
@@ -143,6 +145,9 @@ func (x *Index) check() (err error) {
 	if x.p.codes != NoCodes {
 		_, err = x.c.need("CODE", int64(codeStride(x.p.codes, x.p.dim))*int64(x.p.n))
 	}
+	if err == nil && x.p.codes == Principal {
+		_, err = x.c.need("PROJ", 4*int64(codeWidth(Principal, x.p.dim))*int64(x.p.dim))
+	}
 	return err
 }
 
@@ -186,7 +191,7 @@ func (x *Index) attach(paths []string) (err error) {
 
 // place makes the tables of the walk, moves sections into memory and warms them.
 func (x *Index) place(o OpenOptions) error {
-	x.cold = o.Cold && x.p.codes != NoCodes
+	x.cold, x.v.cold = o.Cold && x.p.codes != NoCodes, o.Cold
 	x.full = vectorTable(x.v, x.p.metric, x.norms)
 	x.walkT = x.full
 	var codes []byte
@@ -211,8 +216,19 @@ func (x *Index) place(o OpenOptions) error {
 		x.warm(o.Warm)
 	}
 	if codes != nil {
-		c := newCoder(x.p.codes, x.p.metric, append([]float32(nil), asF32(x.c.part("MEAN").data)...), x.p.seed)
-		x.walkT = codeTable(c, codes)
+		// Read by every search, and small: kept where pressure does not drop them.
+		var mean, proj []float32
+		err := guarded(func() error {
+			mean = slices.Clone(asF32(x.c.part("MEAN").data))
+			if p := x.c.part("PROJ"); x.p.codes == Principal {
+				proj = slices.Clone(asF32(p.data))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		x.walkT = codeTable(newCoder(x.p.codes, x.p.metric, mean, x.p.seed, proj), codes)
 	}
 	return nil
 }

@@ -60,6 +60,9 @@ type SetManifest struct {
 	Deleted  string       `json:"deleted,omitempty"`
 	Delta    string       `json:"delta,omitempty"`
 	DeltaIDs string       `json:"delta_ids,omitempty"`
+	// Taken names the segments that were ever added, so that an import that is repeated
+	// after a merge does not add them again.
+	Taken []string `json:"taken,omitempty"`
 }
 
 // SetSegment is one index of a set.
@@ -103,23 +106,45 @@ func saveManifest(dir string, m SetManifest) error {
 
 // OpenSet opens a set and its segments. Vectors of o is ignored: segments know theirs.
 func OpenSet(dir string, o OpenOptions) (*Set, error) {
-	p := filepath.Join(dir, "set.json")
-	b, err := os.ReadFile(p)
-	if err != nil {
-		return nil, err
-	}
 	o.Vectors = nil
 	s := &Set{dir: dir, open: o}
-	if err := json.Unmarshal(b, &s.m); err != nil {
-		return nil, fmt.Errorf("%s: %w: %v", p, ErrNotOurs, err)
-	}
-	if s.m.Format != setFormat {
-		return nil, fmt.Errorf("%s: format %d, this program reads %d: %w", p, s.m.Format, setFormat, ErrVersion)
+	var err error
+	if s.m, err = readManifest(dir); err != nil {
+		return nil, err
 	}
 	if err := s.load(nil); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func readManifest(dir string) (m SetManifest, err error) {
+	p := filepath.Join(dir, "set.json")
+	b, err := os.ReadFile(p)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("%s: %w: %v", p, ErrNotOurs, err)
+	}
+	if m.Format != setFormat {
+		return m, fmt.Errorf("%s: format %d, this program reads %d: %w", p, m.Format, setFormat, ErrVersion)
+	}
+	return m, nil
+}
+
+// SegmentPaths are the files of a set's segments, which need not be whole.
+func SegmentPaths(dir string) ([]string, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{dir: dir}
+	var out []string
+	for _, g := range m.Segments {
+		out = append(out, s.path(g.Path))
+	}
+	return out, nil
 }
 
 func (s *Set) bad(format string, a ...any) error {
@@ -293,6 +318,31 @@ func (s *Set) Search(ctx context.Context, q []float32, k int, o SetOptions) ([]S
 		return 1
 	})
 	return all[:min(k, len(all))], st, nil
+}
+
+// SearchRows is Search of a set whose ids are row numbers, with an index's options.
+func (s *Set) SearchRows(ctx context.Context, q []float32, k int, o SearchOptions) ([]Hit, Stats, error) {
+	so := SetOptions{Ef: o.Ef, Rescore: o.Rescore, Exact: o.Exact}
+	if keep := o.keep(); keep != nil {
+		so.Keep = func(id int64) bool { return keep(int(id)) }
+	}
+	found, st, err := s.Search(ctx, q, k, so)
+	hits := make([]Hit, len(found))
+	for i, h := range found {
+		hits[i] = Hit{int(h.ID), h.Score}
+	}
+	return hits, st, err
+}
+
+// Indexes are the set's segments; a change of the set may close them.
+func (s *Set) Indexes() []*Index {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]*Index, len(s.segs))
+	for i, g := range s.segs {
+		out[i] = g.x
+	}
+	return out
 }
 
 func (s *Set) searchDelta(ctx context.Context, q []float32, k int, o SetOptions, out *[]SetHit, st *Stats) error {

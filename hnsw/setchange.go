@@ -99,6 +99,7 @@ func (s *Set) AddSegment(index string, ids ...int64) (first int64, err error) {
 			}
 		}
 		m.Segments = append(m.Segments, g)
+		m.Taken = append(slices.Clone(m.Taken), g.Path)
 		return nil
 	})
 	return first, err

@@ -129,7 +129,7 @@ func TestPlan(t *testing.T) {
 	}
 	// What is planned is what is written.
 	path, _ := write(t, 3000, 64, 1)
-	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
+	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit, Principal} {
 		g := filepath.Join(t.TempDir(), "g")
 		if err := Build(context.Background(), path, g, BuildOptions{Codes: c}); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestPlan(t *testing.T) {
 	}
 	total := int64(0)
 	for _, c := range PaperCorpora {
-		p, err := Plan(PlanOptions{Rows: c.Rows, Dim: 768, Codes: OneBit, Half: true, GraphCached: 0.1})
+		p, err := Plan(PlanOptions{Rows: c.Rows, Dim: 768, Codes: Principal, Half: true, GraphCached: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +165,10 @@ func TestPlan(t *testing.T) {
 	if s := codeStride(Int8, 768); float64(s) > 0.26*4*768 {
 		t.Errorf("int8 codes are %d bytes", s)
 	}
-	if s := codeStride(OneBit, 768); float64(s) > 0.04*4*768 {
-		t.Errorf("1-bit codes are %d bytes", s)
+	for _, c := range []Codes{OneBit, Principal} {
+		if s := codeStride(c, 768); float64(s) > 0.04*4*768 {
+			t.Errorf("%v codes are %d bytes", c, s)
+		}
 	}
 	if _, err := Plan(PlanOptions{M: 1, GraphCached: 2}); err == nil || strings.Count(err.Error(), "\n") < 3 {
 		t.Errorf("%v", err)
@@ -287,7 +289,7 @@ func TestSearchAllocations(t *testing.T) {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
 	path, queries := write(t, 2000, 32, 1)
-	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit} {
+	for _, c := range []Codes{NoCodes, Int8, FourBit, OneBit, Principal} {
 		x := open(t, path, BuildOptions{Codes: c})
 		dst := make([]Hit, 0, 10)
 		for _, q := range queries {

@@ -81,6 +81,7 @@ type shard struct {
 
 // vectors is the concatenation of mapped .npy files.
 type vectors struct {
+	cold   bool // scans ask the disk ahead
 	shards []shard
 	n, dim int
 }

@@ -115,6 +115,14 @@ func (x *Index) verifyCodes(ctx context.Context) error {
 	if c == nil || x.p.codes == NoCodes {
 		return nil
 	}
+	finite := func(f float32) bool { return !math.IsNaN(float64(f)) && !math.IsInf(float64(f), 0) }
+	if p := x.c.part("PROJ"); x.p.codes == Principal {
+		for i, f := range asF32(p.data) {
+			if !finite(f) {
+				return x.bad("PROJ", 4*i, "an element is not finite")
+			}
+		}
+	}
 	stride := codeStride(x.p.codes, x.p.dim)
 	for i := range x.p.n {
 		if i%(1<<16) == 0 {
@@ -124,7 +132,7 @@ func (x *Index) verifyCodes(ctx context.Context) error {
 		}
 		r := c.data[i*stride:]
 		for j := 0; j < 8; j += 4 {
-			if f := float64(math.Float32frombits(le.Uint32(r[j:]))); math.IsNaN(f) || math.IsInf(f, 0) {
+			if !finite(math.Float32frombits(le.Uint32(r[j:]))) {
 				return x.bad("CODE", i*stride+j, "row %d: a factor is not finite", i)
 			}
 		}

@@ -2,6 +2,7 @@ package hnsw
 
 import (
 	"math"
+	"slices"
 
 	"rag2/tensor/simd"
 )
@@ -36,8 +37,9 @@ type table struct {
 }
 
 // maxPrefetch bounds the cache lines fetched per row; the CPU's own prefetcher
-// follows long rows. Four to eight measured best at 384 and 768 dimensions.
-const maxPrefetch = 6
+// follows long rows. Eight to ten measured best for 8-bit codes and float16 at 768
+// dimensions; shorter rows are fetched whole.
+const maxPrefetch = 10
 
 func vectorTable(v *vectors, metric Metric, norms []float32) *table {
 	t := &table{kind: tableRows, metric: metric, v: v, norms: norms}
@@ -55,7 +57,7 @@ func vectorTable(v *vectors, metric Metric, norms []float32) *table {
 }
 
 func codeTable(c *coder, codes []byte) *table {
-	t := &table{kind: map[Codes]tableKind{Int8: table8, FourBit: table4, OneBit: table1}[c.kind], metric: c.metric, bytes: codes, coder: c}
+	t := &table{kind: map[Codes]tableKind{Int8: table8, FourBit: table4, Principal: table4, OneBit: table1}[c.kind], metric: c.metric, bytes: codes, coder: c}
 	t.stride = codeStride(c.kind, c.dim)
 	t.lines = min((t.stride+63)/64+1, maxPrefetch)
 	return t
@@ -84,7 +86,7 @@ func (t *table) prepare(x *query, q []float32) {
 		x.bias = -simd.Dot(q, q)
 	}
 	if t.coder != nil {
-		if d := codeDim(t.coder.dim); len(x.r) != d {
+		if d := t.coder.scratch(); len(x.r) != d {
 			x.r = make([]float32, d)
 		}
 		t.coder.query(q, x.r, &x.code)
@@ -135,8 +137,8 @@ func (t *table) score(x *query, out []float32, ids []uint32) {
 
 // searcher is the scratch of one search; it belongs to one goroutine at a time.
 type searcher struct {
-	marks     []uint8
-	epoch     uint8
+	seen      []uint8  // a bit a row
+	visited   []uint32 // the rows seen, to forget them; the rest is room
 	pool      []uint64 // keys, best first
 	ids       []uint32
 	rows      []uint32
@@ -175,19 +177,29 @@ func keyScore(k uint64) float32 {
 
 func keyID(k uint64) uint32 { return uint32(k) >> 1 }
 
-// begin starts a walk over n rows with nothing visited.
+// begin starts a walk over n rows with nothing seen.
 func (s *searcher) begin(n, degree int) {
-	if len(s.marks) < n {
-		s.marks, s.epoch = make([]uint8, n), 0
+	if len(s.seen) < (n+7)/8 {
+		s.seen = make([]uint8, (n+7)/8)
+	} else {
+		for _, id := range s.visited {
+			s.seen[id>>3] = 0
+		}
 	}
-	if s.epoch++; s.epoch == 0 {
-		clear(s.marks)
-		s.epoch = 1
-	}
+	s.visited = s.visited[:0]
 	if len(s.ids) < degree {
 		s.ids, s.rows, s.scores = make([]uint32, degree), make([]uint32, degree), make([]float32, degree)
 	}
 	s.pool = s.pool[:0]
+}
+
+// gather appends the neighbours in adj that were not seen to s.visited; n is the rows
+// there are.
+func (s *searcher) gather(adj []uint32, n int, t *table, stride, lines int) {
+	at := len(s.visited)
+	s.visited = slices.Grow(s.visited, len(adj))
+	m := simd.Gather(s.visited[at:at+len(adj)], adj, s.seen, n, t.bytes, stride, lines)
+	s.visited = s.visited[:at+m]
 }
 
 // descend walks greedily from the entry down to level to (≥ 1 means the lists of
@@ -230,13 +242,16 @@ func (s *searcher) descend(g *graph, t *table, x *query, to int) (up, row uint32
 // walk is Algorithm 2 of the paper on one level: it leaves the ef best nodes found
 // from start in s.pool, as keys of rows (level 0) or of numbers above it. A sorted
 // pool with a mark for expanded nodes stands for the two heaps.
+//
+// Once the pool is full, the neighbours of a node are scored after those of the next
+// have been asked for: the memory of one list is waited for while the other is scored.
+// Before, the next node is mostly among the neighbours themselves.
 func (s *searcher) walk(g *graph, t *table, x *query, level, ef int, start uint32, score float32) {
 	n := g.n
 	if level > 0 {
 		n = len(g.upRow)
 	}
-	s.begin(g.n, 2*g.m)
-	marks := s.marks[:n]
+	s.begin(g.n, 4*g.m)
 	if cap(s.pool) < ef+1 {
 		s.pool = make([]uint64, 0, ef+64)
 	}
@@ -245,48 +260,51 @@ func (s *searcher) walk(g *graph, t *table, x *query, level, ef int, start uint3
 		s.pool = s.pool[:0]
 		return
 	}
-	marks[start] = s.epoch
+	s.gather([]uint32{start}, n, t, 0, 0)
 	if s.keep != nil && s.keep(int(start)) {
 		s.kept.offer(Hit{int(start), score})
 	}
 	worst := float32(math.Inf(-1)) // of a full pool
-	next := 0
-	for next < len(pool) {
-		k := pool[next]
-		if k&1 != 0 {
+	next, done := 0, 1             // s.visited is scored up to done
+	for {
+		for next < len(pool) && pool[next]&1 != 0 {
 			next++
-			continue
 		}
-		pool[next] = k | 1
-		next++
-		var adj []uint32
-		if level == 0 {
-			adj = g.list0(keyID(k))
-		} else {
-			adj = g.upper(keyID(k), level)
-		}
-		s.nodes++
-		var m int
-		ids := s.ids
-		if level == 0 {
-			m = simd.Gather(ids, adj, marks, s.epoch, t.bytes, t.stride, t.lines)
-			if next < len(pool) {
-				simd.Prefetch(g.list0(keyID(pool[next])))
+		end := len(s.visited)
+		if next < len(pool) {
+			k := pool[next]
+			pool[next] = k | 1
+			next++
+			s.nodes++
+			if level > 0 {
+				s.gather(g.upper(keyID(k), level), n, t, 0, 0)
+			} else {
+				s.gather(g.list0(keyID(k)), n, t, t.stride, t.lines)
+				if next < len(pool) {
+					simd.Prefetch(g.list0(keyID(pool[next])))
+				}
 			}
-			ids = ids[:m]
-			t.score(x, s.scores[:m], ids)
+		} else if done == end {
+			break
+		}
+		if level > 0 || len(pool) < ef || end == len(s.visited) {
+			end = len(s.visited)
+		}
+		ids := s.visited[done:end]
+		done = end
+		m := len(ids)
+		scores := s.scores[:m]
+		if level == 0 {
+			t.score(x, scores, ids)
 		} else {
-			m = simd.Gather(ids, adj, marks, s.epoch, t.bytes, 0, 0)
-			ids = ids[:m]
 			for i, u := range ids {
 				if s.rows[i] = g.upRow[u]; int(s.rows[i]) >= g.n {
 					s.rows[i] = 0
 				}
 			}
-			t.score(x, s.scores[:m], s.rows[:m])
+			t.score(x, scores, s.rows[:m])
 		}
 		s.scored += m
-		scores := s.scores[:m]
 		if s.keep != nil {
 			for i, id := range ids {
 				if scores[i] == scores[i] && (len(s.kept.hits) < s.kept.k || scores[i] >= s.kept.hits[0].Score) && s.keep(int(id)) {

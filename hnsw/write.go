@@ -64,7 +64,14 @@ func (w *indexWriter) write(ctx context.Context, path string, v *vectors) error 
 	case w.p.codes == Int8 && w.int8 != nil:
 		parts = append(parts, bytesSection("CODE", w.int8))
 	default:
-		c := newCoder(w.p.codes, w.p.metric, w.mean, w.p.seed)
+		var proj []float32
+		if w.p.codes == Principal {
+			if proj, err = newProjection(ctx, v, w.p.metric, w.mean, w.p.seed, w.workers); err != nil {
+				return err
+			}
+			parts = append(parts, bytesSection("PROJ", f32Bytes(proj)))
+		}
+		c := newCoder(w.p.codes, w.p.metric, w.mean, w.p.seed, proj)
 		stride := codeStride(w.p.codes, v.dim)
 		parts = append(parts, section{"CODE", int64(stride) * int64(v.n), func(to io.Writer) error {
 			const chunk = 1 << 14

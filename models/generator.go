@@ -18,6 +18,7 @@ import (
 	"rag2/models/llama"
 	"rag2/models/tokenizer"
 	"rag2/tensor"
+	"rag2/tensor/simd"
 )
 
 // ErrContext reports a prompt that leaves no room in the model's context.
@@ -284,12 +285,7 @@ func newSampler(opt GenerateOptions) *sampler {
 
 // next returns a token and its log-probability under the unmodified distribution.
 func (s *sampler) next(logits []float32) (int32, float64) {
-	best, most := 0, logits[0]
-	for i, v := range logits {
-		if v > most {
-			best, most = i, v
-		}
-	}
+	best := simd.ArgMax(logits)
 	if s.opt.Temperature <= 0 {
 		if !s.opt.Logprobs {
 			return int32(best), 0

@@ -41,20 +41,12 @@ type Answer struct {
 
 // Ask answers a question.
 func (p *Pipeline) Ask(ctx context.Context, q Question, o Options, obs Observer) (*Answer, error) {
-	if p.Generator == nil {
-		return nil, fmt.Errorf("language model: %w: an answer needs one", ErrNotConfigured)
+	if err := p.canAnswer(ctx, q, o); err != nil {
+		return nil, err
 	}
 	r, err := p.start(q, o, obs)
 	if err != nil {
 		return nil, err
-	}
-	if _, ok := p.Generator.(models.TokenScorer); r.o.Mode == AnswerLogprob && (!ok || len(q.Options) == 0) {
-		return nil, fmt.Errorf("%w: answer mode %q needs options and a model that gives log-probabilities of given tokens", ErrOptions, r.o.Mode)
-	}
-	if remote, ok := p.Generator.(interface{ ProbeScores(context.Context) error }); ok && r.o.Mode == AnswerLogprob {
-		if err := remote.ProbeScores(ctx); err != nil {
-			return nil, fmt.Errorf("answer mode %q: %w", r.o.Mode, err)
-		}
 	}
 	t := startTimer()
 	if err := r.retrieve(ctx); err != nil {
@@ -87,6 +79,25 @@ func (p *Pipeline) Ask(ctx context.Context, q Question, o Options, obs Observer)
 	a.Notes = append([]string{}, r.notes...)
 	r.trace.Millis = t.ms()
 	return a, nil
+}
+
+// canAnswer says whether there is a language model that gives what the answer mode needs.
+func (p *Pipeline) canAnswer(ctx context.Context, q Question, o Options) error {
+	if p.Generator == nil {
+		return fmt.Errorf("language model: %w: an answer needs one", ErrNotConfigured)
+	}
+	if o.Mode != AnswerLogprob {
+		return nil
+	}
+	if _, ok := p.Generator.(models.TokenScorer); !ok || len(q.Options) == 0 {
+		return fmt.Errorf("%w: answer mode %q needs options and a model that gives log-probabilities of given tokens", ErrOptions, o.Mode)
+	}
+	if remote, ok := p.Generator.(interface{ ProbeScores(context.Context) error }); ok {
+		if err := remote.ProbeScores(ctx); err != nil {
+			return fmt.Errorf("answer mode %q: %w", o.Mode, err)
+		}
+	}
+	return nil
 }
 
 // answer fits the prompt into the context, then asks the model or scores the options.

@@ -51,7 +51,7 @@ func cold(ctx context.Context, c config, name, queries string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	for _, codes := range []string{"4bit", "1bit"} {
+	for _, codes := range []string{"4bit", "1bit", "pca"} {
 		index := strings.TrimSuffix(name, ".hnsw") + "-ours-" + codes + ".hnsw"
 		x, err := hnsw.Open(index)
 		if err != nil {

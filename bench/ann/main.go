@@ -27,7 +27,7 @@ import (
 type config struct {
 	data, work, out, python, script string
 	rows, rounds                    int
-	million                         bool
+	million, builds                 bool
 	budget                          time.Duration
 	efs                             []int
 	start                           time.Time
@@ -43,6 +43,7 @@ func main() {
 	flag.IntVar(&c.rows, "synthetic", 100_000, "rows of the synthetic 768-d set; growth is measured from a quarter to twice as many")
 	flag.IntVar(&c.rounds, "rounds", 3, "rounds; the best counts")
 	flag.BoolVar(&c.million, "million", false, "the run of a million rows instead: ours and hnswlib, and on disk")
+	flag.BoolVar(&c.builds, "builds", false, "only make the vectors and build the indexes, which may run in the background; a call without it measures")
 	flag.DurationVar(&c.budget, "for", 0, "begin no step after this time and leave with exit code 3; call again to go on (default no limit)")
 	flag.Parse()
 	c.efs = []int{10, 20, 40, 60, 80, 120, 200, 300}
@@ -273,7 +274,7 @@ var variants = []struct {
 	recoded bool
 	codes   hnsw.Codes
 }{{"ours f32", true, false, hnsw.NoCodes}, {"ours 4bit", false, false, hnsw.FourBit}, {"ours f16", false, true, hnsw.NoCodes},
-	{"ours int8", false, true, hnsw.Int8}, {"ours 1bit", false, true, hnsw.OneBit}}
+	{"ours int8", false, true, hnsw.Int8}, {"ours 1bit", false, true, hnsw.OneBit}, {"ours pca", false, true, hnsw.Principal}}
 
 // usearch-i8 takes vectors of unit length for granted; that is shown on one set.
 var (
@@ -369,7 +370,7 @@ func measure(ctx context.Context, c config, d dataset, q querySet) (result, erro
 		defer x.Close()
 		in := x.Info()
 		r.Rows, r.Dim = in.N, in.Dim
-		if k.Bytes = in.GraphBytes + in.CodeBytes; in.CodeBytes == 0 {
+		if k.Bytes, k.CodeBytes = in.GraphBytes+in.CodeBytes, in.CodeBytes; in.CodeBytes == 0 {
 			k.Bytes += in.VectorBytes
 		}
 		if truth == nil {

@@ -47,6 +47,7 @@ type contestant struct {
 	Build             float64 `json:"build_seconds"`
 	CPU               float64 `json:"build_cpu_seconds"`
 	Bytes             int     `json:"bytes_resident,omitempty"`
+	CodeBytes         int     `json:"bytes_codes,omitempty"`
 	Checkpoints       int     `json:"checkpoints,omitempty"`
 	CheckpointSeconds float64 `json:"checkpoint_seconds,omitempty"`
 	Curve             curve   `json:"curve"`
@@ -76,7 +77,7 @@ func (r *result) table() string {
 			}
 		}
 	}
-	b.WriteString("\n| index | build s | build CPU s | QPS at 0.95 | × fastest f32 peer | QPS at 0.99 | × | resident MiB |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("\n| index | build s | build CPU s | QPS at 0.95 | × fastest f32 peer | QPS at 0.99 | × | resident MiB | codes / f32 vectors | resident / f32 vectors |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range r.Contestants {
 		if c.Error != "" {
 			fmt.Fprintf(&b, "| %s | %s |\n", c.Name, c.Error)
@@ -100,9 +101,13 @@ func (r *result) table() string {
 			fmt.Fprintf(&b, "| %.0f | %s ", q, x)
 		}
 		if c.Bytes > 0 {
-			fmt.Fprintf(&b, "| %.1f |\n", float64(c.Bytes)/(1<<20))
+			f32, codes := float64(4*r.Rows*r.Dim), ""
+			if c.CodeBytes > 0 {
+				codes = fmt.Sprintf("%.3f", float64(c.CodeBytes)/f32)
+			}
+			fmt.Fprintf(&b, "| %.1f | %s | %.3f |\n", float64(c.Bytes)/(1<<20), codes, float64(c.Bytes)/f32)
 		} else {
-			b.WriteString("| |\n")
+			b.WriteString("| | | |\n")
 		}
 	}
 	b.WriteString("\nrecall@10 / QPS by ef:\n\n| index |")

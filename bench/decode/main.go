@@ -19,6 +19,7 @@ import (
 	"rag2/models/llama"
 	"rag2/tensor"
 	_ "rag2/tensor/native"
+	"rag2/tensor/simd"
 )
 
 func main() {
@@ -112,18 +113,8 @@ func decode(m *llama.Model, streams, n, depth int) (float64, error) {
 			return 0, err
 		}
 		for i, l := range logits {
-			next[i] = argmax(l)
+			next[i] = int32(simd.ArgMax(l))
 		}
 	}
 	return time.Since(start).Seconds(), nil
-}
-
-func argmax(v []float32) int32 {
-	best := 0
-	for i, x := range v {
-		if x > v[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }

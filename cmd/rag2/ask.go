@@ -170,6 +170,14 @@ func optionFlags(c *cobra.Command, o *pipeline.Options, query string) {
 	f.IntVar(&o.RationaleTokens, "rationale-tokens", 512, "tokens of the rationale at most")
 }
 
+// answerFlags defines how an option is found.
+func answerFlags(c *cobra.Command, o *pipeline.Options) {
+	f := c.Flags()
+	f.StringVar(&o.Mode, "answer-mode", "text", "text: the model writes; logprob: the options are scored")
+	f.StringVar(&o.Extraction, "extraction", "strict", "strict: no stated option is unanswered; mirage: MIRAGE's rule, for comparison")
+	f.IntVar(&o.AnswerTokens, "answer-tokens", 512, "tokens of the answer at most")
+}
+
 func (a *app) search() *cobra.Command {
 	var s stack
 	var o pipeline.Options
@@ -271,11 +279,9 @@ func (a *app) ask() *cobra.Command {
 	s.retrievalFlags(c)
 	optionFlags(c, &o, pipeline.QueryRationale)
 	qf.define(c)
+	answerFlags(c, &o)
 	f := c.Flags()
-	f.StringVar(&o.Mode, "answer-mode", "text", "text: the model writes; logprob: the options are scored")
-	f.StringVar(&o.Extraction, "extraction", "strict", "strict: no stated option is unanswered; mirage: MIRAGE's rule, for comparison")
 	f.Float64Var(&o.Attribution, "attribution", 0.6, "least cosine of a sentence and a snippet that makes a citation; negative = none")
-	f.IntVar(&o.AnswerTokens, "answer-tokens", 512, "tokens of the answer at most")
 	f.BoolVar(&trace, "trace", false, "print every stage and snippet after the answer")
 	return c
 }

@@ -231,10 +231,16 @@ func (a *app) index() *cobra.Command {
 func (a *app) indexBuild() *cobra.Command {
 	var s stack
 	var g hnsw.BuildOptions
-	var codes, vectors string
+	var codes, vectors, shard string
+	var segments int
 	c := &cobra.Command{
 		Use:   "build [NAME...]",
 		Short: "encode the passages of corpora and build their graphs; goes on where it was stopped",
+		Long: "Encode the passages of corpora and build their graphs; what was stopped goes on where it was.\n\n" +
+			"A large corpus is encoded by `rag2 embed --shard i/n` on many machines, and --vectors takes the files. With --shard i/n\n" +
+			"as well, one of n segments is built over the files where they lie, each by a job of its own on a shared disk; --shards n,\n" +
+			"with the same options, then takes them into the corpus. Segments are searched together; more than 8 are merged into 8,\n" +
+			"in the memory of one build.",
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			if g.Codes, err = hnsw.ParseCodes(codes); err != nil {
@@ -246,6 +252,20 @@ func (a *app) indexBuild() *cobra.Command {
 			}
 			if vectors != "" && len(names) != 1 {
 				return usagef("--vectors is the folder of one corpus; name it")
+			}
+			o := ingest.IndexOptions{Graph: g, Vectors: vectors, Segments: segments}
+			if shard != "" {
+				i, n, err := parseShard(shard)
+				if err != nil {
+					return err
+				}
+				if segments != 0 && segments != n {
+					return usagef("--shard %s and --shards %d", shard, segments)
+				}
+				o.Shard, o.Segments = i, n
+			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
 			}
 			for _, n := range names { // before the model is loaded
 				if _, err := a.data().Manifest(n); err != nil {
@@ -259,14 +279,16 @@ func (a *app) indexBuild() *cobra.Command {
 			ms := []*home.Manifest{}
 			for _, n := range names {
 				var p progress
-				m, err := ingest.BuildIndex(c.Context(), a.data(), n, s.enc, ingest.IndexOptions{EncoderName: s.encoder, Graph: g, Vectors: vectors,
-					Progress: func(step string, done, total int) { p.update(n+": "+step, done, total) }})
+				o.EncoderName, o.Progress = s.encoder, func(step string, done, total int) { p.update(n+": "+step, done, total) }
+				m, err := ingest.BuildIndex(c.Context(), a.data(), n, s.enc, o)
 				p.done()
 				if err != nil {
 					return fmt.Errorf("%s: %w", n, err)
 				}
 				ms = append(ms, m)
-				if !a.json {
+				if !a.json && o.Shard > 0 {
+					fmt.Printf("%s: segment %d of %d is built; `rag2 index build %s --shards %d` with the same options takes them all\n", n, o.Shard, o.Segments, n, o.Segments)
+				} else if !a.json {
 					fmt.Printf("%s: %d vectors of %d dimensions by %s; %d passages cut at the encoder's limit\n", n, m.Index.Rows, m.Index.Dim, m.Index.EncoderName, m.Index.Truncated)
 				}
 			}
@@ -278,6 +300,8 @@ func (a *app) indexBuild() *cobra.Command {
 	}
 	s.encoderFlags(c)
 	c.Flags().StringVar(&vectors, "vectors", "", "folder of vectors that `rag2 embed` wrote, instead of encoding")
+	c.Flags().StringVar(&shard, "shard", "", shardUsage)
+	c.Flags().IntVar(&segments, "shards", 0, "take the segments that --shard i/n built for this n, and build those that are missing; more than 8 are merged")
 	c.Flags().IntVar(&g.M, "graph-m", 16, "neighbours per node of the graph")
 	c.Flags().StringVar(&codes, "codes", "none", codesUsage)
 	c.Flags().IntVar(&g.EfConstruction, "ef-construction", 200, "width of the search while building")
@@ -296,7 +320,8 @@ func (a *app) indexInspect() *cobra.Command {
 			type info struct {
 				Name  string           `json:"name"`
 				Index *home.IndexInfo  `json:"index"`
-				Graph hnsw.Info        `json:"graph"`
+				Graph *hnsw.Info       `json:"graph,omitempty"`
+				Parts []hnsw.Info      `json:"segments,omitempty"` // instead of one graph
 				Bytes map[string]int64 `json:"bytes"`
 				// Resident is what of the index the page cache holds.
 				Resident []hnsw.Resident `json:"resident"`
@@ -307,10 +332,18 @@ func (a *app) indexInspect() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				i := info{Name: n, Index: x.Manifest.Index, Graph: x.Index.Info(), Bytes: map[string]int64{}}
-				i.Resident, err = x.Index.Resident()
+				i := info{Name: n, Index: x.Manifest.Index, Bytes: map[string]int64{}}
+				for _, g := range x.Indexes() {
+					r, e := g.Resident()
+					err = errors.Join(err, e)
+					i.Resident = append(i.Resident, r...)
+					i.Parts = append(i.Parts, g.Info())
+				}
 				if err = errors.Join(err, x.Close()); err != nil {
 					return err
+				}
+				if x.Index != nil {
+					i.Graph, i.Parts = &i.Parts[0], nil
 				}
 				dir, err := a.data().DataDir(x.Manifest)
 				if err != nil {
@@ -333,7 +366,13 @@ func (a *app) indexInspect() *cobra.Command {
 				return printJSON(out)
 			}
 			for _, i := range out {
-				fmt.Printf("%s: %d × %d, encoder %s (%s), built %s\n  graph %+v\n", i.Name, i.Index.Rows, i.Index.Dim, i.Index.EncoderName, i.Index.Encoder, i.Index.Built.Format("2006-01-02 15:04"), i.Graph)
+				fmt.Printf("%s: %d × %d, encoder %s (%s), built %s\n", i.Name, i.Index.Rows, i.Index.Dim, i.Index.EncoderName, i.Index.Encoder, i.Index.Built.Format("2006-01-02 15:04"))
+				if i.Graph != nil {
+					fmt.Printf("  graph %+v\n", *i.Graph)
+				}
+				for _, g := range i.Parts {
+					fmt.Printf("  segment %+v\n", g)
+				}
 				for _, f := range slices.Sorted(maps.Keys(i.Bytes)) {
 					fmt.Printf("  %12d  %s\n", i.Bytes[f], f)
 				}
@@ -353,6 +392,13 @@ func (a *app) indexVerify() *cobra.Command {
 			return 0, err
 		}
 		defer x.Close()
-		return x.Index.Len(), x.Index.Verify(c.Context())
+		n := 0
+		for _, g := range x.Indexes() {
+			if err := g.Verify(c.Context()); err != nil {
+				return 0, err
+			}
+			n += g.Len()
+		}
+		return n, nil
 	})
 }

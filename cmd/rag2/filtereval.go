@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"rag2/internal/atomicfile"
 	"rag2/models"
+	"rag2/pipeline"
 	"rag2/pipeline/label"
 	"rag2/pipeline/tune"
 
@@ -44,86 +48,181 @@ func (s *stack) openJudge(a *app, name string) (models.Filter, error) {
 	return models.OpenFilterOn(s.engine, dir, a.modelDir)
 }
 
+// judging is a call of filter eval.
+type judging struct {
+	*app
+	s         stack
+	o         pipeline.Options
+	file, dev string
+	questions string
+	out       string
+	journal   string
+	judges    []string
+	fixed     bool // the threshold is given
+	held      []tune.Set
+}
+
 func (a *app) filterEval() *cobra.Command {
-	var s stack
-	var file, dev, out string
-	var judges []string
+	j := judging{app: a}
 	var first int
 	c := &cobra.Command{
-		Use:   "eval --records RECORDS.json --judge MODEL...",
-		Short: "judge filters on labelled pairs: accuracy, F1, AUROC, calibration, beside the majority label",
-		Long: `Every judge gets the same pairs. Its threshold is chosen on --held-out, or is 0.5. Intervals
-are 95 % bootstraps over questions; "gain" is the accuracy minus that of always saying the
-more frequent label, on the same samples. --out writes a page with reliability diagrams.`,
+		Use:   "eval --records RECORDS.json | --questions QUESTIONS  --judge MODEL...",
+		Short: "judge filters on labelled pairs, or by what they do to the answers",
+		Long: `--records: every judge gets the same labelled pairs; accuracy, F1, AUROC and calibration beside
+the majority label. "gain" is the accuracy minus that of always saying the more frequent
+label, on the same samples.
+
+--questions: multiple choice questions with known answers are answered by --llm without
+evidence, with all that is retrieved for them (no filter), and with what each judge keeps of
+it. Gains are paired by question; questions whose snippets are the same in two arms are
+answered once.
+
+A judge's threshold is chosen on the labelled pairs of --held-out, or is --filter-threshold.
+Intervals are 95 % bootstraps over questions. --out writes a page, with reliability
+diagrams for --records.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if file == "" || len(judges) == 0 || first < 0 {
-				return usagef("--records and at least one --judge are needed")
+			if (j.file == "") == (j.questions == "") || len(j.judges) == 0 || first < 0 {
+				return usagef("--records or --questions is needed, and at least one --judge")
 			}
-			sets, err := readSets(file, first)
-			if err != nil {
-				return err
+			j.fixed = c.Flags().Changed("filter-threshold")
+			if j.fixed && j.dev != "" {
+				return usagef("--held-out and --filter-threshold exclude each other")
 			}
-			var held []tune.Set
-			if dev != "" {
-				if held, err = readSets(dev, first); err != nil {
+			if j.dev != "" {
+				var err error
+				if j.held, err = readSets(j.dev, first); err != nil {
 					return err
 				}
 			}
-			defer s.close()
-			var all []tune.JudgeScores
-			for _, name := range judges {
-				f, err := s.openJudge(a, name)
-				if err != nil {
-					return fmt.Errorf("judge %s: %w", name, err)
-				}
-				var p progress
-				run := func(sets []tune.Set, what string) ([]tune.Judged, error) {
-					return tune.Judge(c.Context(), f, sets, func(done, total int) { p.update(name+", "+what, done, total) })
-				}
-				x := tune.JudgeScores{Judge: name}
-				threshold := 0.5
-				if len(held) > 0 {
-					js, err := run(held, "held-out questions")
-					if err != nil {
-						return err
-					}
-					threshold = tune.BestThreshold(js)
-				}
-				js, err := run(sets, "questions")
-				p.done()
-				if err == nil {
-					err = f.Close()
-				}
-				if err != nil {
-					return err
-				}
-				x.FilterScores = tune.Scores(js, threshold)
-				all = append(all, x)
+			defer j.s.close()
+			if j.questions != "" {
+				return j.onAnswers(c.Context(), first)
 			}
-			if out != "" {
-				page, err := tune.Report(filepath.Base(file), all)
-				if err != nil {
-					return err
-				}
-				if err := atomicfile.WriteFile(out, page); err != nil {
-					return err
-				}
-			}
-			if a.json {
-				return printJSON(all)
-			}
-			return tune.WriteScores(os.Stdout, all)
+			return j.onPairs(c.Context(), first)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&file, "records", "", recordsUsage)
-	f.StringVar(&dev, "held-out", "", devUsage)
-	f.StringVar(&out, "out", "", "where to write")
-	f.StringArrayVar(&judges, "judge", nil, judgeUsage+"; repeat it")
+	j.s.retrievalFlags(c)
+	optionFlags(c, &j.o, pipeline.QueryRationale)
+	answerFlags(c, &j.o)
+	f.StringVar(&j.file, "records", "", recordsUsage)
+	f.StringVar(&j.questions, "questions", "", "multiple choice questions with their answers, JSONL, .gz too")
+	f.StringVar(&j.dev, "held-out", "", devUsage)
+	f.StringVar(&j.out, "out", "", "where to write")
+	f.StringVar(&j.journal, "answers-journal", "", "keeps the finished questions of --questions: a call that was stopped goes on there")
+	f.StringArrayVar(&j.judges, "judge", nil, judgeUsage+"; repeat it")
 	f.IntVar(&first, "first", 0, "take this many questions (default all)")
-	s.modelFlags(c)
 	return c
+}
+
+// each opens the judges one after the other and gives each with its threshold to f, which
+// closes it.
+func (j *judging) each(ctx context.Context, f func(name string, x models.Filter, threshold float64) error) error {
+	for _, name := range j.judges {
+		x, err := j.s.openJudge(j.app, name)
+		if err != nil {
+			return fmt.Errorf("judge %s: %w", name, err)
+		}
+		threshold := j.o.Threshold
+		if len(j.held) > 0 {
+			var js []tune.Judged
+			if js, err = j.judge(ctx, name, x, j.held, "held-out questions"); err == nil {
+				threshold = tune.BestThreshold(js)
+			}
+		}
+		if err == nil {
+			err = f(name, x, threshold)
+		}
+		if err != nil {
+			return fmt.Errorf("judge %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (j *judging) judge(ctx context.Context, name string, x models.Filter, sets []tune.Set, what string) ([]tune.Judged, error) {
+	var p progress
+	defer p.done()
+	return tune.Judge(ctx, x, sets, func(done, total int) { p.update(name+", "+what, done, total) })
+}
+
+// print writes the page, and the result as JSON or as text.
+func (j *judging) print(result any, page func() ([]byte, error), text func(io.Writer) error) error {
+	if j.out != "" {
+		b, err := page()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteFile(j.out, b); err != nil {
+			return err
+		}
+	}
+	if j.json {
+		return printJSON(result)
+	}
+	return text(os.Stdout)
+}
+
+func (j *judging) onPairs(ctx context.Context, first int) error {
+	sets, err := readSets(j.file, first)
+	if err != nil {
+		return err
+	}
+	var all []tune.JudgeScores
+	err = j.each(ctx, func(name string, x models.Filter, threshold float64) error {
+		js, err := j.judge(ctx, name, x, sets, "questions")
+		if err = errors.Join(err, x.Close()); err == nil {
+			all = append(all, tune.JudgeScores{Judge: name, FilterScores: tune.Scores(js, threshold)})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return j.print(all, func() ([]byte, error) { return tune.Report(filepath.Base(j.file), all) }, func(w io.Writer) error { return tune.WriteScores(w, all) })
+}
+
+func (j *judging) onAnswers(ctx context.Context, first int) error {
+	if j.s.llmPath == "" && j.s.llmURL == "" {
+		return usagef("answers need a language model: --llm or --llm-url")
+	}
+	if j.s.filter != "" {
+		return usagef("--filter is not used here: the filters to compare are --judge")
+	}
+	qs, err := (&questionFlags{file: j.questions, first: first}).fromFile()
+	if err != nil {
+		return err
+	}
+	if err := j.s.openRetrieval(j.app); err != nil {
+		return err
+	}
+	if err := j.s.openGenerator(j.app); err != nil {
+		return err
+	}
+	var p progress
+	defer p.done()
+	run := tune.Answering{Pipeline: &j.s.pipe, Options: j.o, Journal: j.journal, Progress: func(done, total int) { p.update("questions", done, total) }}
+	err = j.each(ctx, func(name string, x models.Filter, threshold float64) error {
+		j.s.use(x)
+		threshold = min(max(threshold, 1e-9), 1) // chosen ones may lie outside: keep all, or only certainty
+		run.Judges = append(run.Judges, tune.AnswerJudge{Name: name, Filter: x, Threshold: threshold})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	outcomes, err := run.Run(ctx, qs)
+	if err != nil {
+		return err
+	}
+	p.done()
+	scores, err := tune.CompareAnswers(run.Arms(), outcomes)
+	if err != nil {
+		return err
+	}
+	r := tune.AnswerComparison{Questions: len(qs), Model: j.s.pipe.Generator.Name(), Settings: j.o, Arms: scores}
+	return j.print(r, func() ([]byte, error) { return tune.AnswerReport(filepath.Base(j.questions), r) }, func(w io.Writer) error { return tune.WriteAnswers(w, r) })
 }
 
 // readSets reads labelled pairs by question.

@@ -65,14 +65,14 @@ func (a *app) indexPlan() *cobra.Command {
 	f.IntVar(&o.Rows, "rows", 0, "passages (default: the paper's corpora)")
 	f.IntVar(&o.Dim, "dim", 768, "dimensions of the vectors")
 	f.IntVar(&o.M, "graph-m", 16, "neighbours per node of the graph")
-	f.StringVar(&codes, "codes", "1bit", codesUsage)
+	f.StringVar(&codes, "codes", "pca", codesUsage)
 	f.BoolVar(&o.Half, "half", false, "float16 vectors")
 	f.Float64Var(&o.GraphCached, "graph-cached", 0.12, "share of the graph's lowest level that stays in memory")
 	f.DurationVar(&o.Disk, "disk-latency", 100*time.Microsecond, "time of a random 4 KiB read")
 	return c
 }
 
-const codesUsage = "what a search reads first: none (the vectors), int8, 4bit, 1bit; vectors then only rescore"
+const codesUsage = "what a search reads first: none (the vectors), int8, 4bit, 1bit, pca (as small as 1bit, and nearer); vectors then only rescore"
 
 func (a *app) indexTune() *cobra.Command {
 	var s stack
@@ -109,17 +109,23 @@ func (a *app) indexTune() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := x.Index.Tune(c.Context(), vs, o)
-			if err != nil {
-				return err
+			// Every segment finds its own nearest with this recall, hence the corpus too.
+			for _, g := range x.Indexes() {
+				r, err := g.Tune(c.Context(), vs, o)
+				if err != nil {
+					return err
+				}
+				if err := hnsw.SaveSettings(g.Path(), r.Settings); err != nil {
+					return err
+				}
+				if a.json {
+					if err := printJSON(r); err != nil {
+						return err
+					}
+					continue
+				}
+				fmt.Printf("%s: ef %d, rescore %d: recall@%d %.4f on %d questions\n", args[0], r.Settings.Ef, r.Settings.Rescore, r.Settings.K, r.Settings.Recall, len(vs))
 			}
-			if err := hnsw.SaveSettings(x.Index.Path(), r.Settings); err != nil {
-				return err
-			}
-			if a.json {
-				return printJSON(r)
-			}
-			fmt.Printf("%s: ef %d, rescore %d: recall@%d %.4f on %d questions\n", args[0], r.Settings.Ef, r.Settings.Rescore, r.Settings.K, r.Settings.Recall, len(vs))
 			return nil
 		},
 	}
@@ -150,17 +156,18 @@ func (a *app) indexRecode() *cobra.Command {
 				return err
 			}
 			defer unlock()
-			dir, err := a.data().DataDir(m)
+			graphs, _, err := a.data().Graphs(m)
 			if err != nil {
 				return err
 			}
-			g := filepath.Join(dir, "graph.hnsw") // replaced atomically; the old one stays mapped until it is read
-			if err := hnsw.Recode(c.Context(), g, g, k); err != nil {
-				return err
-			}
-			// Search widths were chosen for the old codes.
-			if err := os.Remove(hnsw.SettingsPath(g)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+			for _, g := range graphs { // replaced atomically; the old one stays mapped until it is read
+				if err := hnsw.Recode(c.Context(), g, g, k); err != nil {
+					return err
+				}
+				// Search widths were chosen for the old codes.
+				if err := os.Remove(hnsw.SettingsPath(g)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
 			}
 			if a.json {
 				return printJSON(map[string]string{"name": args[0], "codes": k.String()})
@@ -188,18 +195,23 @@ func (a *app) indexRepair() *cobra.Command {
 				return err
 			}
 			defer unlock()
-			dir, err := a.data().DataDir(m)
+			graphs, vectors, err := a.data().Graphs(m)
 			if err != nil {
 				return err
 			}
-			r, err := hnsw.Repair(c.Context(), filepath.Join(dir, "graph.hnsw"), filepath.Join(dir, "vectors.npy"))
-			if err != nil {
-				return err
+			for _, g := range graphs {
+				r, err := hnsw.Repair(c.Context(), g, vectors...)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					if err := printJSON(r); err != nil {
+						return err
+					}
+					continue
+				}
+				fmt.Printf("%s: %+v\n", filepath.Base(g), *r)
 			}
-			if a.json {
-				return printJSON(r)
-			}
-			fmt.Printf("%s: %+v\n", args[0], *r)
 			return nil
 		},
 	}

@@ -106,6 +106,28 @@ func TestEmbedCorpus(t *testing.T) {
 	if a, b := strip(before), strip(search()); a != b || len(a) < 100 {
 		t.Errorf("%s\n%s", a, b)
 	}
+	// The same in segments, and what is done to indexes.
+	for _, c := range []struct{ args, says string }{
+		{"build pubmed --vectors " + dir + " --shard 2/2 --codes 4bit", "segment 2 of 2 is built"},
+		{"build pubmed --vectors " + dir + " --shards 2 --codes 4bit", "62 vectors"},
+		{"inspect pubmed", "segment {N:40"},
+		{"verify pubmed", "62 vectors"},
+		{"recode pubmed --codes pca", "codes pca"},
+		{"repair pubmed", "Reinserted:0"},
+		{"inspect pubmed --json", `"segments": [`},
+	} {
+		if r := call(t, env, "", append([]string{"index"}, strings.Fields(c.args)...)...); r.code != 0 || !strings.Contains(r.out, c.says) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+	if a, b := strip(before), strip(search()); a != b {
+		t.Errorf("in segments: %s\n%s", a, b)
+	}
+	for _, args := range []string{"build pubmed --shard 1/2", "build pubmed --shards 2", "build pubmed --vectors x --shard 3/2", "build pubmed --vectors x --shard 1/2 --shards 3"} {
+		if r := call(t, env, "", append([]string{"index"}, strings.Fields(args)...)...); r.code != 2 {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
 	for _, args := range [][]string{{"embed", "pubmed"}, {"embed", "--shard", "1/2"}, {"embed", "pubmed", "--out", dir, "--shard", "3/2"}, {"embed", "pubmed", "--out", dir, "--shard", "1"},
 		{"embed", "pubmed", "--out", dir, "--dtype", "f8"}} {
 		if r := call(t, env, "", args...); r.code != 2 {

@@ -65,6 +65,75 @@ func TestTrainingLoop(t *testing.T) {
 	if page, err := os.ReadFile(at("judges.html")); err != nil || strings.Count(string(page), "<svg") != 3 {
 		t.Errorf("page: %v", err)
 	}
+	// What the judges do to answers. The demo's questions have known answers.
+	args := []string{"filter", "eval", "--questions", demo + "/questions.jsonl", "--first", "4", "--judge", filter, "--judge", "llm-joint", "--llm", abs(t, tinyLLM),
+		"--corpora", "bioasq", "--query", "question", "--k", "3", "--answer-tokens", "16", "--answer-mode", "logprob"}
+	r = call(t, env, "", append(args, "--filter-threshold", "1", "--out", at("answers.html"), "--json")...)
+	var answers struct {
+		Questions int
+		Settings  struct {
+			K int `json:"final_k"`
+		}
+		Arms []struct {
+			Arm       string
+			Threshold *float64
+			Kept      float64
+			Accuracy  struct{ Value, Low, High float64 }
+			Gain      struct{ Value, Low, High float64 } `json:"gain_over_no_evidence"`
+			PGold     *struct{ Value float64 }           `json:"p_gold"`
+			Outcomes  []struct {
+				Kept   []string
+				Option string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &answers); err != nil || answers.Questions != 4 || answers.Settings.K != 3 || len(answers.Arms) != 4 {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	none := answers.Arms[0]
+	for i, arm := range answers.Arms {
+		if arm.PGold == nil || len(arm.Outcomes) != 4 || arm.Accuracy.Low > arm.Accuracy.Value || arm.Accuracy.Value > arm.Accuracy.High {
+			t.Errorf("%+v", arm)
+		}
+		if (arm.Threshold != nil) != (i >= 2) || (arm.Kept == 3) != (arm.Arm == "no filter") {
+			t.Errorf("%+v", arm)
+		}
+		// Nothing reaches a probability of 1: what a judge drops whole is answered without evidence.
+		if i >= 2 && (arm.Kept != 0 || arm.Accuracy != none.Accuracy || arm.Gain.Value != 0 || *arm.PGold != *none.PGold) {
+			t.Errorf("%+v, without evidence %+v", arm, none)
+		}
+		for _, o := range arm.Outcomes {
+			if o.Option == "" || o.Kept == nil {
+				t.Errorf("%s: %+v", arm.Arm, o)
+			}
+		}
+	}
+	if page, err := os.ReadFile(at("answers.html")); err != nil || strings.Count(string(page), "<tr><td>") != 4 {
+		t.Errorf("page: %v", err)
+	}
+	// Answered questions are not answered again, whatever else is asked; other judges are another job.
+	kept := append(args, "--answers-journal", at("answers.journal"))
+	want := call(t, env, "", append(kept, "--json")...)
+	lines, err := os.ReadFile(at("answers.journal"))
+	if err != nil || want.code != 0 || strings.Count(string(lines), "\n") != 5 {
+		t.Fatalf("%+v: %v, %s", want, err, lines)
+	}
+	two := strings.Join(strings.SplitAfter(string(lines), "\n")[:3], "")
+	changed := strings.Replace(two, `"p_gold":0.`, `"p_gold":0.9`, 1) // a mark by which it is seen that the entry is used
+	for text, same := range map[string]bool{two + `{"question":"cut`: true, changed: false} {
+		if err := os.WriteFile(at("answers.journal"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := call(t, env, "", append(kept, "--json")...); r.code != 0 || (r.out == want.out) != same {
+			t.Errorf("resumed: %+v\nwant %s", r, want.out)
+		}
+	}
+	if r := call(t, env, "", append(kept, "--judge", "llm")...); r.code == 0 || !strings.Contains(r.err, "journal") {
+		t.Errorf("%+v", r)
+	}
+	if r := call(t, env, "", append(args, "--held-out", at("gold.json"))...); r.code != 0 || !strings.Contains(r.out, "no evidence") {
+		t.Errorf("%+v", r)
+	}
 	// Both in the pipeline; nothing reaches a probability of 1.
 	r = call(t, env, "", "search", "Which vitamin?", "--cross-encoder", cross, "--filter", filter, "--filter-threshold", "1", "--k", "3")
 	if r.code != 0 || strings.Count(r.out, "filter: P(helpful)") != 3 {

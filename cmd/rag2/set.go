@@ -24,7 +24,7 @@ func buildFlags(c *cobra.Command, b *hnsw.BuildOptions, codes *string) {
 	f := c.Flags()
 	f.IntVar(&b.M, "graph-m", 16, "neighbours per node of the graph")
 	f.IntVar(&b.EfConstruction, "ef-construction", 200, "width of the search while building")
-	f.StringVar(codes, "codes", "1bit", codesUsage)
+	f.StringVar(codes, "codes", "pca", codesUsage)
 }
 
 func (a *app) setImport() *cobra.Command {

@@ -33,7 +33,8 @@ head -60 "$work/data/groups.steer.jsonl" > "$work/data/groups.steer60.jsonl"
 step "$work/reranker/adapter_model.safetensors" reranker train --groups "$work/data/groups.rerank.jsonl" --held-out "$work/data/groups.steer60.jsonl" \
   --base minilm --out "$work/reranker" --lora 16 --lora-alpha 32 --lr 1e-3 --warmup 30 --batch 8 --negatives 3 --max-tokens 80 --freeze-layers 2 \
   --epochs 2 --eval-every 60 --patience 5 --checkpoint-every 30 --weights-dtype F16
-"$rag2" reranker eval --pairs "$work/data/test.jsonl" --cross-encoder "$work/reranker" --depth 30 | tee "$work/reranker.txt"
+# How much the retrieval score counts beside it is chosen on dev.jsonl.
+"$rag2" reranker eval --pairs "$work/data/test.jsonl" --held-out "$work/data/dev.jsonl" --cross-encoder "$work/reranker" --depth 30 | tee "$work/reranker.txt"
 
 # Filter: a T5 with a vocabulary of its own, on BioASQ's relevance.
 [ -e "$work/base/tokenizer.json" ] || "$python" "$here/base.py" "$work/data/train.jsonl" "${RAG2_MODELS_DIR:-$RAG2_CACHE/models}/minilm" "$work/base"

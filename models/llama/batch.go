@@ -3,7 +3,10 @@ package llama
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Batch decodes several sequences together, one token of each at a time: the weights
@@ -166,12 +169,36 @@ func (b *Batch) Step(ctx context.Context, streams []*Stream, tokens []int32) ([]
 	}
 	vocab := b.m.Config.Vocab
 	logits := make([][]float32, len(streams))
-	for i, s := range streams {
-		logits[i] = out[s.slot*vocab : (s.slot+1)*vocab : (s.slot+1)*vocab]
-		if err := finite(logits[i]); err != nil {
-			return nil, err
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(streams)/4)) // a key's floats go to as many cache lines
+	if b.cache.apart {
+		workers = 1
+	}
+	var g errgroup.Group
+	for w := range workers {
+		part := func() error {
+			for i := w; i < len(streams); i += workers {
+				s := streams[i]
+				logits[i] = out[s.slot*vocab : (s.slot+1)*vocab : (s.slot+1)*vocab]
+				if err := finite(logits[i]); err != nil {
+					return err
+				}
+				b.cache.store(s.slot, s.n, kv, n, s.slot, 1)
+			}
+			return nil
 		}
-		b.cache.store(s.slot, s.n, kv, n, s.slot, 1)
+		if w == workers-1 {
+			err = part()
+		} else {
+			g.Go(part)
+		}
+	}
+	if gerr := g.Wait(); err == nil {
+		err = gerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range streams {
 		s.n++
 	}
 	return logits, nil

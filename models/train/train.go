@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"slices"
 
-	"rag2/tensor/exec"
 	"rag2/tensor"
+	"rag2/tensor/exec"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"

@@ -61,6 +61,9 @@ type IndexInfo struct {
 	Rows        int       `json:"rows"`
 	Truncated   int       `json:"truncated"` // passages cut at the encoder's limit
 	Built       time.Time `json:"built"`
+	// Segments is the folder of a set of segments over vectors that stay where they are,
+	// instead of one graph; "" for one graph.
+	Segments string `json:"segments,omitempty"`
 }
 
 // Manifest describes a corpus.
@@ -221,7 +224,8 @@ type Hit struct {
 type Corpus struct {
 	Manifest *Manifest
 	Store    *store.Store
-	Index    *hnsw.Index
+	Index    *hnsw.Index // nil when the index is in segments
+	Segments *hnsw.Set   // nil when it is not
 	filtered filtered
 }
 
@@ -254,17 +258,44 @@ func (h Home) Open(name, encoder, warm string) (*Corpus, error) {
 		s.Close()
 		return nil, fmt.Errorf("%w: %s holds store %s with %d passages, the manifest names %s with %d", ErrStale, dir, s.ID(), s.Len(), m.StoreID, m.Index.Rows)
 	}
-	x, err := hnsw.OpenWith(filepath.Join(dir, "graph.hnsw"), hnsw.OpenOptions{Vectors: []string{filepath.Join(dir, "vectors.npy")}, Warm: warm})
+	c := &Corpus{Manifest: m, Store: s}
+	n := 0
+	if m.Index.Segments != "" {
+		if c.Segments, err = hnsw.OpenSet(filepath.Join(dir, m.Index.Segments), hnsw.OpenOptions{Warm: warm}); err == nil {
+			n = c.Segments.Len()
+		}
+	} else if c.Index, err = hnsw.OpenWith(filepath.Join(dir, "graph.hnsw"), hnsw.OpenOptions{Vectors: []string{filepath.Join(dir, "vectors.npy")}, Warm: warm}); err == nil {
+		n = c.Index.Len()
+	}
+	if err == nil && n != s.Len() {
+		err = fmt.Errorf("%w: %d vectors for %d passages in %s", ErrStale, n, s.Len(), dir)
+	}
 	if err != nil {
-		s.Close()
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
-	if x.Len() != s.Len() {
-		s.Close()
-		x.Close()
-		return nil, fmt.Errorf("%w: %d vectors for %d passages in %s", ErrStale, x.Len(), s.Len(), dir)
+	return c, nil
+}
+
+// Indexes are the corpus's graphs: one, or those of its segments.
+func (c *Corpus) Indexes() []*hnsw.Index {
+	if c.Segments != nil {
+		return c.Segments.Indexes()
 	}
-	return &Corpus{Manifest: m, Store: s, Index: x}, nil
+	return []*hnsw.Index{c.Index}
+}
+
+// Graphs are the files of a corpus's graphs, which need not be whole, and the vectors
+// of a single one.
+func (h Home) Graphs(m *Manifest) (graphs, vectors []string, err error) {
+	dir, err := h.DataDir(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.Index != nil && m.Index.Segments != "" {
+		graphs, err = hnsw.SegmentPaths(filepath.Join(dir, m.Index.Segments))
+		return graphs, nil, err
+	}
+	return []string{filepath.Join(dir, "graph.hnsw")}, []string{filepath.Join(dir, "vectors.npy")}, nil
 }
 
 // Name is the corpus's name.
@@ -272,7 +303,11 @@ func (c *Corpus) Name() string { return c.Manifest.Name }
 
 // Search finds the k passages with the largest inner product, best first.
 func (c *Corpus) Search(ctx context.Context, q []float32, k int, o hnsw.SearchOptions) ([]Hit, error) {
-	rows, _, err := c.Index.Search(ctx, q, k, o)
+	search := c.Index.Search
+	if c.Segments != nil {
+		search = c.Segments.SearchRows
+	}
+	rows, _, err := search(ctx, q, k, o)
 	if err != nil {
 		return nil, fmt.Errorf("corpus %s: %w", c.Name(), err)
 	}
@@ -288,4 +323,13 @@ func (c *Corpus) Search(ctx context.Context, q []float32, k int, o hnsw.SearchOp
 }
 
 // Close closes store and index.
-func (c *Corpus) Close() error { return errors.Join(c.Store.Close(), c.Index.Close()) }
+func (c *Corpus) Close() error {
+	err := c.Store.Close()
+	if c.Index != nil {
+		err = errors.Join(err, c.Index.Close())
+	}
+	if c.Segments != nil {
+		err = errors.Join(err, c.Segments.Close())
+	}
+	return err
+}

@@ -2,12 +2,15 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +156,7 @@ func TestEmbed(t *testing.T) {
 			t.Errorf("import: %+v %v", r, err)
 		}
 	})
+	t.Run("segments", func(t *testing.T) { segments(t, h, e, n) })
 	t.Run("f16", func(t *testing.T) {
 		dir := t.TempDir()
 		if _, err := Embed(t.Context(), h, "c", dir, e, EmbedOptions{DType: "f16"}); err != nil {
@@ -189,4 +193,116 @@ func TestEmbed(t *testing.T) {
 			t.Errorf("index of other passages: %v", err)
 		}
 	})
+}
+
+// segments builds a corpus of n passages as jobs of an array do, one of which is killed
+// at once, and compares what searches find with the single graph.
+func segments(t *testing.T, h home.Home, e *encoder, n int) {
+	dir := t.TempDir()
+	if _, err := Embed(t.Context(), h, "c", dir, e, EmbedOptions{ChunkRows: 100}); err != nil {
+		t.Fatal(err)
+	}
+	g := hnsw.BuildOptions{M: 4, EfConstruction: 20, Codes: hnsw.FourBit}
+	build := func(o IndexOptions) (*home.Manifest, error) {
+		o.Vectors, o.Graph = dir, g
+		return BuildIndex(t.Context(), h, "c", e, o)
+	}
+	if _, err := build(IndexOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	queries, _, err := e.EncodeQueries(t.Context(), []string{"one", "another thing", "words of a third"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := func(o hnsw.SearchOptions) (out [][]home.Hit) {
+		t.Helper()
+		c, err := h.Open("c", "", "all")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, x := range c.Indexes() {
+			if err := x.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, q := range queries {
+			hits, err := c.Search(t.Context(), q, 5, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, hits)
+		}
+		return out
+	}
+	odd := hnsw.NewRowSet()
+	for i := 1; i < n; i += 2 {
+		odd.Add(i)
+	}
+	ways := []hnsw.SearchOptions{{Exact: true}, {Ef: n}, {Allow: odd}}
+	var want [][][]home.Hit
+	for _, o := range ways {
+		want = append(want, search(o))
+	}
+	for _, o := range []IndexOptions{{Shard: 1}, {Shard: 4, Segments: 3}, {Segments: -1}} {
+		if _, err := build(o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+	if _, err := build(IndexOptions{Segments: 11}); !errors.Is(err, ErrVectors) {
+		t.Errorf("more segments than files: %v", err)
+	}
+	if err := (IndexOptions{Segments: 2}).Validate(); err == nil {
+		t.Error("segments without vectors were accepted")
+	}
+	for _, k := range []int{3, 10} { // ten are merged to eight
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := BuildIndex(ctx, h, "c", e, IndexOptions{Vectors: dir, Graph: g, Segments: k, Shard: 2}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		var wg sync.WaitGroup
+		for i := range k - 1 { // the last one is left to the build of all
+			wg.Go(func() {
+				if _, err := build(IndexOptions{Segments: k, Shard: i + 1}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for range 2 { // again: nothing is added twice
+			m, err := build(IndexOptions{Segments: k})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := h.Open("c", "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(c.Indexes()); got != min(k, 8) || c.Segments.Len() != n || m.Index.Rows != n {
+				t.Errorf("%d segments of %d vectors", got, c.Segments.Len())
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			for i, o := range ways {
+				if got := search(o); !reflect.DeepEqual(got, want[i]) {
+					t.Errorf("%d segments, %+v: other hits than of one graph", k, o)
+				}
+			}
+		}
+		m, _ := h.Manifest("c")
+		data, _ := h.DataDir(m)
+		left, _ := filepath.Glob(filepath.Join(data, "segments-*"))
+		old, _ := filepath.Glob(filepath.Join(data, "*.npy"))
+		if len(left) != 1 || len(old) != 0 {
+			t.Errorf("left over: %v %v", left, old)
+		}
+	}
+	if _, err := build(IndexOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := search(ways[0]); !reflect.DeepEqual(got, want[0]) {
+		t.Error("one graph again: other hits")
+	}
 }

@@ -25,6 +25,12 @@ type IndexOptions struct {
 	EncoderName string
 	Graph       hnsw.BuildOptions
 	Vectors     string // folder of finished vectors (see Embed) instead of encoding; "" = encode
+	// Segments makes that many graphs over the files in Vectors, which stay there, instead
+	// of one over a copy; 0 = one. More than eight are merged to eight at the end.
+	Segments int
+	// Shard builds one of the segments alone, from 1, and leaves the corpus as it is: for
+	// many processes or machines. A build with Shard 0 then takes them all.
+	Shard int
 	// Progress reports a step ("encode", "graph") and how far it is.
 	Progress func(step string, done, total int)
 }
@@ -46,16 +52,21 @@ type part struct {
 
 // BuildIndex encodes a corpus's passages and builds its graph. Vectors are saved in
 // parts; a stopped build takes up the parts that were made from the same passages
-// by the same encoder.
+// by the same encoder. A shard's build returns the manifest as it will be.
 func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encoder, o IndexOptions) (*home.Manifest, error) {
 	if _, err := h.Manifest(name); err != nil { // or Lock would make the folder
 		return nil, err
 	}
-	unlock, err := h.Lock(name)
-	if err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	defer unlock()
+	if o.Shard == 0 { // shards are built at the same time
+		unlock, err := h.Lock(name)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	m, err := h.Manifest(name)
 	if err != nil {
 		return nil, err
@@ -74,6 +85,10 @@ func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encode
 	}
 	info := &home.IndexInfo{StoreID: s.ID(), Encoder: enc.Fingerprint(), EncoderName: o.EncoderName, Dim: enc.Dim(), Rows: s.Len()}
 	var parts []part
+	if o.Segments > 0 {
+		m.Index = info
+		return m, buildSegments(ctx, h, dir, m, o)
+	}
 	dtype := "<f4"
 	if o.Vectors != "" {
 		var v *Vectors
@@ -98,16 +113,26 @@ func BuildIndex(ctx context.Context, h home.Home, name string, enc models.Encode
 	if err := h.Save(m); err != nil {
 		return nil, err
 	}
-	stale, err := filepath.Glob(filepath.Join(dir, "parts-*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range stale {
-		if err := os.RemoveAll(p); err != nil {
-			return nil, err
+	return m, removeAll(dir, "", "parts-*", "segments-*")
+}
+
+// removeAll removes what matches patterns in dir, except one name.
+func removeAll(dir, except string, patterns ...string) error {
+	for _, p := range patterns {
+		found, err := filepath.Glob(filepath.Join(dir, p))
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if filepath.Base(f) == except {
+				continue
+			}
+			if err := os.RemoveAll(f); err != nil {
+				return err
+			}
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // encodeParts encodes a whole store in parts that stay in folder.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -137,8 +138,8 @@ type completion struct {
 	} `json:"usage"`
 }
 
-// prompt gives the prompt's tokens; those that were generated behind them are dropped.
-func (c *completion) prompt(zero bool) ([]tokenLogprob, error) {
+// prompt gives the tokens of the prompt ids; those that were generated behind them are dropped.
+func (c *completion) prompt(zero bool, ids []int) ([]tokenLogprob, error) {
 	if len(c.Choices) == 0 {
 		return nil, errors.New("the answer has no choice")
 	}
@@ -150,8 +151,11 @@ func (c *completion) prompt(zero bool) ([]tokenLogprob, error) {
 	var out []tokenLogprob
 	switch {
 	case raw != nil:
-		for _, e := range raw {
-			t, err := vllmToken(e)
+		if len(raw) != len(ids) {
+			return nil, fmt.Errorf("log-probabilities of %d tokens for a prompt of %d", len(raw), len(ids))
+		}
+		for i, e := range raw {
+			t, err := vllmToken(e, ids[i])
 			if err != nil {
 				return nil, err
 			}
@@ -185,25 +189,22 @@ func (c *completion) prompt(zero bool) ([]tokenLogprob, error) {
 }
 
 // vllmToken reads an entry of prompt_logprobs: null, or {id: {logprob, rank,
-// decoded_token}} whose first key is the prompt's token.
-func vllmToken(raw json.RawMessage) (t tokenLogprob, err error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	tok, err := d.Token()
-	if err != nil || tok == nil {
-		return t, err
-	}
-	if tok != json.Delim('{') {
-		return t, errors.New("prompt_logprobs: neither null nor an object")
-	}
-	if _, err = d.Token(); err != nil { // the id
-		return t, err
-	}
-	var v struct {
+// decoded_token}} with the prompt's token and, from servers that give more than was asked
+// for, likelier ones in any order.
+func vllmToken(raw json.RawMessage, id int) (t tokenLogprob, err error) {
+	var all map[string]struct {
 		Logprob *float64 `json:"logprob"`
 		Text    string   `json:"decoded_token"`
 	}
-	if err := d.Decode(&v); err != nil {
-		return t, fmt.Errorf("prompt_logprobs: %w", err)
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return t, fmt.Errorf("prompt_logprobs: neither null nor an object of tokens: %w", err)
+	}
+	if all == nil {
+		return t, nil
+	}
+	v, ok := all[strconv.Itoa(id)]
+	if !ok {
+		return t, fmt.Errorf("prompt_logprobs: %d tokens, but not the prompt's own (id %d)", len(all), id)
 	}
 	return tokenLogprob{v.Text, v.Logprob}, nil
 }
@@ -224,7 +225,7 @@ func (r *Remote) complete(ctx context.Context, s *scorer, ids []int) ([]tokenLog
 	if err != nil {
 		return nil, status, err
 	}
-	ts, err := c.prompt(s.zero)
+	ts, err := c.prompt(s.zero, ids)
 	if err == nil && len(ts) != len(ids) {
 		err = fmt.Errorf("log-probabilities of %d tokens for a prompt of %d", len(ts), len(ids))
 	}

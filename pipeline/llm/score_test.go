@@ -70,12 +70,23 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(400, "max_tokens must be at least 1, got 0.")
 			return
 		}
-		n := len(in["prompt"].([]any))
+		sent := in["prompt"].([]any)
+		n := len(sent)
 		more := int(in["max_tokens"].(float64))
 		var ts, lps, content, prompt []string
 		for i := range n + more {
 			lp := fmt.Sprintf("%.1f", -float64(i)/10)
-			entry := fmt.Sprintf(`{"%d":{"logprob":%s,"rank":1,"decoded_token":"t"},"7":{"logprob":-0.01,"rank":2,"decoded_token":"u"}}`, i, lp)
+			id := 0
+			if i < n {
+				id = int(sent[i].(float64))
+			}
+			entry := fmt.Sprintf(`{"%d":{"logprob":%s,"rank":2,"decoded_token":"t"},"7":{"logprob":-0.01,"rank":1,"decoded_token":"u"}}`, id, lp)
+			switch s.shape {
+			case "vllm, likelier first":
+				entry = fmt.Sprintf(`{"7":{"logprob":-0.01,"rank":1,"decoded_token":"u"},"%d":{"logprob":%s,"rank":2,"decoded_token":"t"}}`, id, lp)
+			case "vllm, others only":
+				entry = `{"7":{"logprob":-0.01,"rank":1,"decoded_token":"u"}}`
+			}
 			if i == 0 || s.shape == "null" {
 				lp, entry = "null", "null"
 			}
@@ -88,7 +99,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		usage := fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d}`, n, more)
 		join := func(x []string) string { return strings.Join(x, ",") }
 		switch {
-		case s.shape == "vllm" && in["prompt_logprobs"] != nil:
+		case strings.HasPrefix(s.shape, "vllm") && in["prompt_logprobs"] != nil:
 			fmt.Fprintf(w, `{"choices":[{"text":"x","logprobs":null,"prompt_logprobs":[%s]}],%s}`, join(prompt), usage)
 		case (s.shape == "echo" || s.shape == "null") && in["echo"] == true:
 			fmt.Fprintf(w, `{"choices":[{"text":"x","logprobs":{"tokens":[%s],"token_logprobs":[%s],"top_logprobs":[],"text_offset":[]}}],%s}`, join(ts), join(lps), usage)
@@ -113,6 +124,8 @@ func TestScoreShapes(t *testing.T) {
 		says string // of the refusal; "" = scores
 	}{
 		{"vllm prompt_logprobs", &server{tokenize: "vllm", shape: "vllm"}, ""},
+		{"vllm, another token first", &server{tokenize: "vllm", shape: "vllm, likelier first"}, ""},
+		{"vllm, the prompt's token is missing", &server{tokenize: "vllm", shape: "vllm, others only"}, "not the prompt's own"},
 		{"vllm echo, 0 rejected", &server{tokenize: "vllm", shape: "echo"}, ""},
 		{"echo, 0 taken", &server{tokenize: "vllm", shape: "echo", zero: true}, ""},
 		{"llama.cpp echo", &server{tokenize: "llama.cpp", shape: "echo"}, ""},

@@ -58,12 +58,55 @@ func Report(title string, all []JudgeScores) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-var page = template.Must(template.New("judges").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Filters on {{.Title}}</title>
-<style>
+// WriteAnswers prints a table.
+func WriteAnswers(w io.Writer, r AnswerComparison) error {
+	fmt.Fprintf(w, "%d questions answered by %s; gains are paired with the answers without a filter\n", r.Questions, r.Model)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ARM\tTHRESHOLD\tKEPT\tWITHOUT\tACCURACY\tGAIN\tMENDED\tBROKEN\tUNANSWERED\tP(RIGHT)\tGAIN")
+	for _, a := range r.Arms {
+		threshold, p, gain := "", "", ""
+		if a.Threshold != nil {
+			threshold = fmt.Sprintf("%.3f", *a.Threshold)
+		}
+		if a.PGold != nil {
+			p, gain = a.PGold.String(), a.GainPGold.String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.2f\t%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", a.Arm, threshold, a.Kept, a.Without, a.Accuracy, a.GainFilter, a.Mended, a.Broken, a.Unanswered, p, gain)
+	}
+	return t.Flush()
+}
+
+// AnswerReport is a page with the table and the options' accuracy of each arm, one HTML
+// document without outside parts.
+func AnswerReport(title string, r AnswerComparison) ([]byte, error) {
+	var b bytes.Buffer
+	if err := answerPage.Execute(&b, map[string]any{"Title": title, "R": r}); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+var answerPage = template.Must(template.New("answers").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Filters and the answers to {{.Title}}</title>
+` + style + `</head><body>
+<h1>Filters and the answers to {{.Title}}</h1>
+<p>{{.R.Questions}} questions, answered by {{.R.Model}}. In brackets: 95 % bootstrap over questions; gains are paired by question. An unanswered question counts as wrong.</p>
+<table><tr><th>evidence<th>threshold<th>snippets kept<th>questions without<th>accuracy<th>gain over no filter<th>gain over no evidence<th>mended<th>broken<th>unanswered<th>probability of the right option<th>gain over no filter</tr>
+{{range .R.Arms}}<tr><td>{{.Arm}}<td>{{with .Threshold}}{{printf "%.3f" .}}{{end}}<td>{{printf "%.2f" .Kept}}<td>{{.Without}}<td>{{.Accuracy}}<td>{{.GainFilter}}<td>{{.GainEvidence}}<td>{{.Mended}}<td>{{.Broken}}<td>{{.Unanswered}}<td>{{with .PGold}}{{.}}{{end}}<td>{{with .GainPGold}}{{.}}{{end}}</tr>
+{{end}}</table>
+<p>Mended: wrong without a filter and right with it; broken: the other way round.</p>
+</body></html>
+`))
+
+const style = `<style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:left}svg{max-width:720px}
-</style></head><body>
+</style>
+`
+
+var page = template.Must(template.New("judges").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Filters on {{.Title}}</title>
+` + style + `</head><body>
 <h1>Filters on {{.Title}}</h1>
 {{with index .Judges 0}}<p>{{.Pairs}} pairs of {{.Questions}} questions, {{.Helpful}} of them helpful. Always saying the more frequent label is right for {{.Majority}}.
 In brackets: 95 % bootstrap over questions.</p>{{end}}

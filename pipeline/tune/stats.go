@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,22 @@ type Interval struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
+}
+
+// MarshalJSON writes null for a figure that does not exist, such as the AUROC of pairs
+// that all have one label.
+func (i Interval) MarshalJSON() ([]byte, error) {
+	part := func(v float64) any {
+		if v-v != 0 {
+			return nil
+		}
+		return v
+	}
+	return json.Marshal(struct {
+		Value any `json:"value"`
+		Low   any `json:"low"`
+		High  any `json:"high"`
+	}{part(i.Value), part(i.Low), part(i.High)})
 }
 
 // resamples is the number of bootstrap samples.

@@ -332,13 +332,22 @@ func (s *attentionStep) blocks() int { return (s.t + s.rows - 1) / s.rows }
 
 func (s *attentionStep) run(x *execution) {
 	x.job = jobRef{step: s}
-	x.pool.run(x, s.b*s.h*s.blocks())
+	x.pool.run(x, s.tasks())
+}
+
+func (s *attentionStep) tasks() int { return s.b * s.h * s.blocks() }
+
+// at is the head, the batch and the first row of a task. Batches follow each other: what
+// they share is in cache.
+func (s *attentionStep) at(i int) (h, b, t0 int) {
+	blocks := s.blocks()
+	return i / (blocks * s.b), i / blocks % s.b, i % blocks * s.rows
 }
 
 func (s *attentionStep) task(x *execution, i, worker int) {
-	blocks := s.blocks()
-	// Batches follow each other: what they share is in cache.
-	h, b, t0 := i/(blocks*s.b), i/blocks%s.b, i%blocks*s.rows
+	i = inTurn(i, s.tasks(), len(x.workers))
+	h, b, t0 := s.at(i)
+	nextH, nextB, _ := s.at(min(i+1, s.tasks()-1))
 	nt := min(s.rows, s.t-t0)
 	used := nt * s.g
 	rows := evenRows(used)
@@ -385,6 +394,12 @@ func (s *attentionStep) task(x *execution, i, worker int) {
 			continue
 		}
 		at := g.vOff + b*g.vs[0] + h*g.vs[1] + span[0]*g.vs[2]
+		// The worker's next keys are fetched meanwhile.
+		next := unsafe.Add(x.base[g.k.id], 4*(g.kOff+nextB*g.ks[0]+nextH*g.ks[1]))
+		if rows == 4 && simd.Values4(o, s.d, scores[col:], total, from(x, g.v, at), g.vs[2], n, col > 0, next) {
+			col += n
+			continue
+		}
 		p := simd.Gemm{M: rows, N: s.d, K: n, A: scores[col:], ARow: total, AK: 1, B: from(x, g.v, at), BK: max(g.vs[2], 1), Add: col > 0, C: o, CRow: s.d}
 		p.Run(0, rows, 0, (s.d+simd.PanelWidth-1)/simd.PanelWidth)
 		col += n
@@ -447,13 +462,24 @@ func (s *attentionStep) score(x *execution, g *segment, b, h int, span [2]int, q
 	panels := (n + simd.PanelWidth - 1) / simd.PanelWidth
 	p := simd.Gemm{M: rows, N: n, K: s.d, A: q, ARow: s.d, AK: 1, C: out, CRow: ld}
 	at := g.kOff + b*g.ks[0] + h*g.ks[1]
-	if g.panels {
+	switch {
+	case g.panels:
 		p.B = from(x, g.k, at+span[0]*s.d)
-	} else {
+	case n == 1: // the token at hand: Pack is slow at this
+		p.B = mem[:simd.PackedLen(s.d, 1)]
+		clear(p.B)
+		for i, v := range from(x, g.k, at+span[0]*g.ks[2])[:s.d] {
+			p.B[i*simd.PanelWidth] = v
+		}
+	default:
 		p.B = mem[:simd.PackedLen(s.d, n)]
 		simd.Pack(p.B, from(x, g.k, at+span[0]*g.ks[2]), s.d, n, 1, g.ks[2], 0, panels)
 	}
-	p.Run(0, rows, 0, panels)
+	// The values are fetched meanwhile.
+	next := unsafe.Add(x.base[g.v.id], 4*(g.vOff+b*g.vs[0]+h*g.vs[1]+span[0]*g.vs[2]))
+	if rows != 4 || !simd.Scores4(out, ld, q, s.d, p.B, n, next) {
+		p.Run(0, rows, 0, panels)
+	}
 }
 
 // softmax turns a row's scores into weights, 0 where the mask is false, and returns

@@ -205,7 +205,7 @@ func (b *Backend) NewSharedBuffer(device backends.DeviceNum, s shapes.Shape) (ba
 		return nil, nil, err
 	}
 	n := s.Size() * elemSize(s.DType)
-	buf := &Buffer{backend: b, shape: s.Clone(), mem: make([]uint64, max(1, (n+7)/8)), bytes: n, shared: true}
+	buf := &Buffer{backend: b, shape: s.Clone(), mem: hugeWords(max(1, (n+7)/8)), bytes: n, shared: true}
 	return buf, flatSlice(buf.base(), s.DType, s.Size()), nil
 }
 

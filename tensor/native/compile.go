@@ -66,6 +66,7 @@ func (b *Builder) Compile(outputs []backends.Op, shardings []*backends.ShardingS
 	b.compiled = true
 	c := &compiler{b: b, views: map[*node]view{}, uses: map[*node]int{}, copies: map[*node]*value{}, dots: map[*value]*dotStep{}}
 	b.matchAttention()
+	b.matchRotate()
 	if err := c.lower(outs); err != nil {
 		return nil, fmt.Errorf("native: compile %q: %w", b.name, err)
 	}
@@ -187,6 +188,8 @@ func (c *compiler) node(n *node) error {
 		return c.dot(n)
 	case opAttention:
 		c.attention(n)
+	case opRotate:
+		c.rotate(n)
 	case backends.OpTypeConcatenate:
 		c.concatenate(n)
 	case backends.OpTypeReduceSum, backends.OpTypeReduceMax, backends.OpTypeReduceMin, backends.OpTypeReduceProduct,

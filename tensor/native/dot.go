@@ -173,12 +173,23 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 		macs := s.m * s.n * max(s.k, 1)
 		least := 256 << 10 // multiply-adds worth a hand-over
 		if s.m <= 2 {
-			least = 96 << 10 // bound by memory
+			least = 48 << 10 // bound by memory
 		}
-		want := min(8*threads, max(1, nb*macs/least)) / nb
+		most := 8 * threads
+		if s.m <= simd.PanelWidth { // a piece's first blocks are waited for
+			most = 4 * threads
+		}
+		want := min(most, max(1, nb*macs/least)) / nb
 		s.tm = max(1, min(want, s.m/48))
 		if s.epi == nil || !s.epi.fullRow {
-			s.tn = max(1, min((want+s.tm-1)/s.tm, panels))
+			s.tn = (want + s.tm - 1) / s.tm
+			if s.epi != nil && s.m <= simd.PanelWidth { // short pieces of rows cost a program's start each
+				s.tn = min(s.tn, max(threads, s.n/256))
+			}
+			if s.tm == 1 && s.tn > 1 { // as many for each
+				s.tn = (s.tn + threads - 1) / threads * threads
+			}
+			s.tn = max(1, min(s.tn, panels))
 		} else if s.tm == 1 {
 			s.tm = max(1, min(want, s.m/6))
 		}
@@ -324,6 +335,9 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	i /= s.tn * s.tm
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
+	if x.blocks != nil && s.tm == 1 {
+		tn = inTurn(tn, s.tn, len(x.workers))
+	}
 	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return

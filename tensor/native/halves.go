@@ -25,7 +25,7 @@ func (b *Buffer) round(x *execution, s *dotStep) error {
 	if err != nil {
 		return err
 	}
-	p := &roundJob{format: x.exe.backend.half, dst: simd.NewHalfPanels(s.n, s.k), src: src, n: s.n, k: s.k}
+	p := &roundJob{format: x.exe.backend.half, dst: b.backend.panelMem.bytes(simd.HalfPanelsBytes(s.n, s.k)), src: src, n: s.n, k: s.k}
 	x.job = jobRef{step: p}
 	x.pool.run(x, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
 	b.blocks = &blocks{format: p.format, data: p.dst, n: s.n, k: s.k}

@@ -34,18 +34,22 @@ type panelMemory struct {
 
 const panelChunk = 8 * hugePage
 
-// floats is zeroed memory at the beginning of a cache line.
-func (p *panelMemory) floats(n int) []float32 {
-	words := (4*n + 63) / 64 * 8
+// bytes is zeroed memory at the beginning of a cache line.
+func (p *panelMemory) bytes(n int) []byte {
+	words := max(1, n+63) / 64 * 8
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.chunk) < words {
 		if 8*words >= panelChunk/2 {
-			return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(hugeWords(words)))), n)
+			return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(hugeWords(words)))), n)
 		}
 		p.chunk = hugeWords(panelChunk / 8)
 	}
 	m := p.chunk[:words:words]
 	p.chunk = p.chunk[words:]
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m))), n)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(m))), n)
+}
+
+func (p *panelMemory) floats(n int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(p.bytes(4*n)))), n)
 }

@@ -79,7 +79,7 @@ type rowProgram struct {
 // tileFloats is the size of a vector register: a few of them fit L1.
 const tileFloats = 1024
 
-// taskFloats is the number of elements worth handing to another thread.
+// taskFloats is the number of elements, times instructions, worth handing to another thread.
 const taskFloats = 16 << 10
 
 func newRowProgram(g *group) *rowProgram {
@@ -101,7 +101,7 @@ func newRowProgram(g *group) *rowProgram {
 	b.simplify()
 	b.allocate()
 	p.nregs = len(p.regsInfo)
-	p.chunk = max(1, taskFloats/(p.tileR*p.tileW))
+	p.chunk = max(1, taskFloats/(p.tileR*p.tileW*max(1, len(p.instrs))))
 	return p
 }
 

@@ -45,7 +45,7 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 		return nil, fmt.Errorf("native: weights of type %s are not kept as they are by this engine", ggufType)
 	}
 	n, k := s.Dimensions[0], s.Dimensions[1]
-	f, panels, err := simd.ImportBlocks(ggufType, data, n, k)
+	f, panels, err := simd.ImportBlocks(ggufType, data, n, k, b.panelMem.bytes)
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}

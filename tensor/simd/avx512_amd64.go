@@ -263,27 +263,6 @@ func int8VNNI12x2(args *int8ZArgs)
 //go:noescape
 func quantize8Z(dst *byte, x *float32, n int, inv, zero float32)
 
-//go:noescape
-func dotF32Z(a, b *float32, n int) (s float32)
-
-//go:noescape
-func l2F32Z(a, b *float32, n int) (s float32)
-
-//go:noescape
-func dotRowsF32Z(out, q *float32, base *float32, ids *uint32, n, dim, stride int)
-
-//go:noescape
-func dotRowsF16Z(out, q *float32, base *uint16, ids *uint32, n, dim, stride int)
-
-//go:noescape
-func dotTileZ(out, q0, q1, r0, r1, r2 *float32, dim int)
-
-//go:noescape
-func score8VNNI(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32)
-
-//go:noescape
-func score4VNNI(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride int, consts *[4]float32)
-
 func gemmZ(rows, panels int, a *gemmZArgs) {
 	switch 2*rows + panels {
 	case 3:

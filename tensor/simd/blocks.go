@@ -58,13 +58,17 @@ func (f BlockFormat) columns() int {
 }
 
 // ImportBlocks converts GGUF blocks (Q4_0, Q4_1, Q8_0, Q4_K, Q6_K, or elements BF16,
-// F16) of a matrix [n,k] to panels; missing rows of the last one are zeros.
-func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, error) {
+// F16) of a matrix [n,k] to panels; missing rows of the last one are zeros. memory gives
+// zeroed bytes for them (nil: make).
+func ImportBlocks(ggufType string, blocks []byte, n, k int, memory func(bytes int) []byte) (BlockFormat, []byte, error) {
+	if memory == nil {
+		memory = func(bytes int) []byte { return make([]byte, bytes) }
+	}
 	switch ggufType {
 	case "Q4_K", "Q6_K":
-		return importK(ggufType, blocks, n, k)
+		return importK(ggufType, blocks, n, k, memory)
 	case "BF16", "F16":
-		return importHalf(ggufType, blocks, n, k)
+		return importHalf(ggufType, blocks, n, k, memory)
 	}
 	size := map[string]int{"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[ggufType]
 	if size == 0 {
@@ -79,7 +83,7 @@ func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte
 	}
 	bs, perRow := f.BlockBytes(), k/BlockColumns
 	panels := (n + PanelWidth - 1) / PanelWidth
-	out := make([]byte, panels*f.PanelBytes(k)+4096) // kernels prefetch beyond the end
+	out := memory(panels * f.PanelBytes(k))
 	for row := range n {
 		p := out[row/PanelWidth*f.PanelBytes(k):]
 		lane := row % PanelWidth
@@ -116,7 +120,7 @@ func ImportBlocks(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte
 			}
 		}
 	}
-	return f, out[:panels*f.PanelBytes(k)], nil
+	return f, out, nil
 }
 
 // at4 is where Block4 holds column j of row r: a byte and the shift of the nibble.

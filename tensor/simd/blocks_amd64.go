@@ -1,6 +1,7 @@
 package simd
 
 //go:generate sh -c "go run gen_blocks.go > blocks_amd64.s"
+//go:generate sh -c "go run gen_blocks512.go s > blocks512_amd64.s; go run gen_blocks512.go go > b.tmp; mv b.tmp blocks512_amd64.go"
 
 //go:noescape
 func product4x1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
@@ -47,14 +48,26 @@ func expand4(dst *float32, panel *byte, blocks int)
 //go:noescape
 func expand8(dst *float32, panel *byte, blocks int)
 
-// blockProductFast runs the kernel of 1 to 6 rows. A switch keeps the pointers from
-// escaping.
+// productRows is the number of rows that blockProductFast takes at once.
+func productRows() int {
+	if Level >= AVX512 {
+		return maxRowsZ
+	}
+	return 6
+}
+
+// blockProductFast runs the kernel of 1 to productRows rows. A switch keeps the
+// pointers from escaping.
 func blockProductFast(f BlockFormat, rows int, dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int) bool {
 	if Level < AVX2 {
 		return false
 	}
+	if Level >= AVX512 {
+		blockProductZ(f, Level >= VNNI, rows, dst, dstStride, x, xStride, panel, blocks)
+		return true
+	}
 	if f == Block8 {
-		rows += maxProductRows
+		rows += 6
 	}
 	switch rows {
 	case 1:
@@ -89,7 +102,11 @@ func quantize16Fast(dst []byte, x []float32) bool {
 	if Level < AVX2 {
 		return false
 	}
-	quantize16(&dst[0], &x[0], len(x)/BlockColumns)
+	if Level >= AVX512 {
+		quantize16Z(&dst[0], &x[0], len(x)/BlockColumns)
+	} else {
+		quantize16(&dst[0], &x[0], len(x)/BlockColumns)
+	}
 	return true
 }
 

@@ -72,6 +72,15 @@ func checkRows(ids []uint32, rows int) {
 	}
 }
 
+// last4 fills the at most four row numbers left over up to four, for kernels that take
+// four at a time.
+func last4(ids []uint32) (id4 [4]uint32) {
+	for i := range id4 {
+		id4[i] = ids[min(i, len(ids)-1)]
+	}
+	return id4
+}
+
 // DotRowsF32 computes out[i] = q · row ids[i] of a float32 table whose rows are as
 // long as q. Values equal Dot's bit for bit.
 func DotRowsF32(out []float32, q, table []float32, ids []uint32) {
@@ -127,18 +136,15 @@ func DotRowsF16(out []float32, q []float32, table []uint16, ids []uint32) {
 		}
 		return
 	}
-	n, n4 := dim&^7, len(ids)&^3
+	n := dim &^ 7
+	n4 := len(ids) &^ 3
 	if n4 > 0 {
 		dotRowsF16Fast(&out[0], &q[0], &table[0], &ids[0], n4, n, 2*dim)
 	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
+	if n4 < len(ids) {
+		id4, out4 := last4(ids[n4:]), [4]float32{}
 		dotRowsF16Fast(&out4[0], &q[0], &table[0], &id4[0], 4, n, 2*dim)
-		copy(out[n4:], out4[:r])
+		copy(out[n4:], out4[:])
 	}
 	if n == dim {
 		return
@@ -243,14 +249,10 @@ func Score8(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 	if n4 > 0 {
 		scoreI8Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim, stride, &c)
 	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
+	if n4 < len(ids) {
+		id4, out4 := last4(ids[n4:]), [4]float32{}
 		scoreI8Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim, stride, &c)
-		copy(out[n4:], out4[:r])
+		copy(out[n4:], out4[:])
 	}
 }
 
@@ -280,14 +282,10 @@ func Score4(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 	if n4 > 0 {
 		score4Fast(&out[0], &q.I8[0], &table[0], &ids[0], n4, dim/2, stride, &c)
 	}
-	if r := len(ids) - n4; r > 0 {
-		var id4 [4]uint32
-		var out4 [4]float32
-		for i := range id4 {
-			id4[i] = ids[n4+min(i, r-1)]
-		}
+	if n4 < len(ids) {
+		id4, out4 := last4(ids[n4:]), [4]float32{}
 		score4Fast(&out4[0], &q.I8[0], &table[0], &id4[0], 4, dim/2, stride, &c)
-		copy(out[n4:], out4[:r])
+		copy(out[n4:], out4[:])
 	}
 }
 
@@ -317,9 +315,15 @@ func Score1(out []float32, q *CodeQuery, table []byte, stride int, ids []uint32)
 		codeGeneric(out, q, table, stride, ids, func(c []byte) int { return sum1(q.Planes, c) })
 		return
 	}
-	if len(ids) > 0 {
-		c := q.consts()
-		score1Fast(&out[0], &q.Planes[0], &table[0], &ids[0], len(ids), words, stride, &c)
+	c := q.consts()
+	n4 := len(ids) &^ 3
+	if n4 > 0 {
+		score1Fast(&out[0], &q.Planes[0], &table[0], &ids[0], n4, words, stride, &c)
+	}
+	if n4 < len(ids) {
+		id4, out4 := last4(ids[n4:]), [4]float32{}
+		score1Fast(&out4[0], &q.Planes[0], &table[0], &id4[0], 4, words, stride, &c)
+		copy(out[n4:], out4[:])
 	}
 }
 
@@ -333,26 +337,26 @@ func sum1(planes []uint64, c []byte) int {
 	return s
 }
 
-// Gather copies to out the row numbers of adj that are not yet marked with epoch and
-// marks them; it stops at the first number that is len(marks) or more (an end mark,
+// Gather copies to out the row numbers of adj that are not yet in seen, a bit a row,
+// and puts them in; it stops at the first number that is rows or more (an end mark,
 // or damage). The first lines cache lines of each row kept are fetched ahead from
 // table, whose rows are stride bytes apart. out is at least as long as adj. The
 // number kept is returned.
-func Gather(out, adj []uint32, marks []uint8, epoch uint8, table []byte, stride, lines int) int {
-	if len(adj) == 0 {
+func Gather(out, adj []uint32, seen []uint8, rows int, table []byte, stride, lines int) int {
+	if len(adj) == 0 || rows == 0 {
 		return 0
 	}
-	out = out[:len(adj)]
-	if walkFast && len(marks) > 0 && len(table) > 0 {
-		return gatherFast(&out[0], &adj[0], len(adj), &marks[0], len(marks), epoch, &table[0], stride, lines)
+	out, seen = out[:len(adj)], seen[:(rows+7)/8]
+	if walkFast && len(table) > 0 {
+		return gatherFast(&out[0], &adj[0], len(adj), &seen[0], rows, &table[0], stride, lines)
 	}
 	n := 0
 	for _, id := range adj {
-		if uint64(id) >= uint64(len(marks)) {
+		if uint64(id) >= uint64(rows) {
 			break
 		}
-		if marks[id] != epoch {
-			marks[id] = epoch
+		if bit := uint8(1) << (id & 7); seen[id>>3]&bit == 0 {
+			seen[id>>3] |= bit
 			out[n] = id
 			n++
 		}

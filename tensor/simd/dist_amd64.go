@@ -2,9 +2,11 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
+//go:generate sh -c "go run gen_dist.go s > dist512_amd64.s; go run gen_dist.go go > d.tmp; mv d.tmp dist512_amd64.go"
+
 // distFast is whether assembly runs, distZ whether that of AVX-512 does where there is
-// some, distVNNI whether that with VNNI does.
-var distFast, distZ, distVNNI bool
+// some, distVNNI whether that with VNNI does, distPop whether that with VPOPCNTDQ does.
+var distFast, distZ, distVNNI, distPop bool
 
 // walkFast is whether Gather, Prefetch and Hadamard run in assembly.
 var walkFast bool
@@ -14,6 +16,7 @@ func selectKernels() {
 	distFast = Level >= AVX2 && cpu.X86.HasPOPCNT
 	walkFast = distFast
 	distZ, distVNNI = distFast && Level >= AVX512, distFast && Level >= VNNI
+	distPop = distZ && cpu.X86.HasAVX512VPOPCNTDQ
 }
 
 func dotF32Fast(a, b *float32, n int) float32 {
@@ -73,11 +76,15 @@ func score4Fast(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride
 func halfToFloatFast(dst *float32, src *uint16, n int) { halfToFloatAVX2(dst, src, n) }
 
 func score1Fast(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32) {
+	if distPop {
+		score1Z(out, planes, base, ids, n, words, stride, consts)
+		return
+	}
 	score1AVX2(out, planes, base, ids, n, words, stride, consts)
 }
 
-func gatherFast(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int {
-	return gatherAVX2(out, adj, n, marks, rows, epoch, base, stride, lines)
+func gatherFast(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int {
+	return gatherAVX2(out, adj, n, seen, rows, base, stride, lines)
 }
 
 func prefetchFast(p *uint32) { prefetch2(p) }
@@ -112,7 +119,7 @@ func score4AVX2(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride
 func score1AVX2(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32)
 
 //go:noescape
-func gatherAVX2(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int
+func gatherAVX2(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int
 
 //go:noescape
 func prefetch2(p *uint32)

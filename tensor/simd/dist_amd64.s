@@ -583,44 +583,55 @@ b1loop:
 b1done:
 	RET
 
-// func gatherAVX2(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int
-TEXT ·gatherAVX2(SB), NOSPLIT, $0-80
-	MOVQ    out+0(FP), DI
-	MOVQ    adj+8(FP), SI
-	MOVQ    n+16(FP), CX
-	MOVQ    marks+24(FP), BX
-	MOVQ    rows+32(FP), R12
-	MOVBLZX epoch+40(FP), R8
-	MOVQ    base+48(FP), R9
-	MOVQ    stride+56(FP), R10
-	MOVQ    lines+64(FP), R11
-	SHLQ    $6, R11
-	XORQ    AX, AX            // neighbours read
-	XORQ    R15, R15          // kept
+// func gatherAVX2(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int
+// No branch depends on what was seen: a wrong guess would wait for the mark to arrive.
+TEXT ·gatherAVX2(SB), NOSPLIT, $0-72
+	MOVQ out+0(FP), DI
+	MOVQ adj+8(FP), SI
+	MOVQ n+16(FP), CX
+	MOVQ seen+24(FP), BX
+	MOVQ rows+32(FP), R12
+	XORQ AX, AX            // neighbours read
+	XORQ R15, R15          // kept
 ghloop:
 	CMPQ    AX, CX
-	JGE     ghdone
+	JGE     ghfetch
 	MOVL    (SI)(AX*4), DX
 	CMPQ    DX, R12
-	JGE     ghdone            // the end mark, or a number outside the table
+	JGE     ghfetch         // the end mark, or a number outside the table
 	INCQ    AX
-	MOVBLZX (BX)(DX*1), R13
 	MOVL    DX, (DI)(R15*4)
-	CMPL    R13, R8
-	JEQ     ghloop
-	MOVB    R8, (BX)(DX*1)
-	INCQ    R15
-	IMULQ   R10, DX
-	ADDQ    R9, DX
-	LEAQ    (DX)(R11*1), R13
-ghpre:
-	CMPQ       DX, R13
-	JGE        ghloop
+	MOVL    DX, R13
+	SHRL    $3, R13
+	ANDL    $7, DX
+	MOVBLZX (BX)(R13*1), R8
+	BTSL    DX, R8          // the carry is the mark as it was
+	MOVB    R8, (BX)(R13*1)
+	SBBQ    $-1, R15
+	JMP     ghloop
+ghfetch:
+	MOVQ R15, ret+64(FP)
+	MOVQ base+40(FP), R9
+	MOVQ stride+48(FP), R10
+	MOVQ lines+56(FP), R11
+	SHLQ $6, R11
+	JEQ  ghdone
+	LEAQ (DI)(R15*4), CX
+ghrow:
+	CMPQ  DI, CX
+	JGE   ghdone
+	MOVL  (DI), DX
+	ADDQ  $4, DI
+	IMULQ R10, DX
+	ADDQ  R9, DX
+	LEAQ  (DX)(R11*1), R13
+ghline:
 	PREFETCHT0 (DX)
 	ADDQ       $64, DX
-	JMP        ghpre
+	CMPQ       DX, R13
+	JLT        ghline
+	JMP        ghrow
 ghdone:
-	MOVQ R15, ret+72(FP)
 	RET
 
 // func prefetch2(p *uint32)

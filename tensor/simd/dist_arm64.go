@@ -37,7 +37,7 @@ func hadamardFast(*float32, int) {}
 
 func prefetchFast(*uint32) {}
 
-func gatherFast(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int {
+func gatherFast(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int {
 	return 0
 }
 

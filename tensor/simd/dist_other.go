@@ -25,6 +25,6 @@ func score4Fast(out *float32, q *int8, base *byte, ids *uint32, n, bytes, stride
 func score1Fast(out *float32, planes *uint64, base *byte, ids *uint32, n, words, stride int, consts *[4]float32) {
 }
 
-func gatherFast(out, adj *uint32, n int, marks *uint8, rows int, epoch uint8, base *byte, stride, lines int) int {
+func gatherFast(out, adj *uint32, n int, seen *uint8, rows int, base *byte, stride, lines int) int {
 	return 0
 }

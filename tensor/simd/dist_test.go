@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/x448/float16"
@@ -217,19 +218,38 @@ func FuzzCodes(f *testing.F) {
 
 func TestGather(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
-		marks := make([]uint8, 100)
-		marks[7], marks[9] = 3, 2
-		out := make([]uint32, 8)
-		table := make([]byte, 800)
-		for range 2 {
-			m := append([]uint8(nil), marks...)
-			n := Gather(out, []uint32{7, 9, 99, 9, 0, math.MaxUint32, 5, 6}, m, 3, table, 8, 2)
-			if n != 3 || out[0] != 9 || out[1] != 99 || out[2] != 0 || m[0] != 3 || m[5] == 3 {
-				t.Errorf("%d %v", n, out[:n])
+		const rows = 101
+		table, out := make([]byte, 8*rows), make([]uint32, 40)
+		seen := make([]uint8, (rows+7)/8)
+		seen[0] = 1 << 7
+		for _, lines := range []int{0, 2} {
+			m := append([]uint8(nil), seen...)
+			n := Gather(out, []uint32{7, 9, 100, 9, 0, math.MaxUint32, 5, 6}, m, rows, table, 8, lines)
+			if n != 3 || out[0] != 9 || out[1] != 100 || out[2] != 0 || m[0] != 1<<7|1 || m[1] != 1<<1 || m[12] != 1<<4 {
+				t.Errorf("%d %v %x", n, out[:n], m)
 			}
 		}
-		if n := Gather(out, []uint32{100}, marks, 3, table, 8, 2); n != 0 {
+		if n := Gather(out, []uint32{rows}, seen, rows, table, 8, 2); n != 0 {
 			t.Errorf("a number outside the table was kept")
+		}
+		rng := rand.New(rand.NewPCG(1, 1))
+		m, had := make([]uint8, len(seen)), map[uint32]bool{}
+		for range 100 {
+			adj := make([]uint32, rng.IntN(len(out)+1))
+			var want []uint32
+			for i := range adj {
+				if adj[i] = rng.Uint32N(rows); !had[adj[i]] {
+					want = append(want, adj[i])
+				}
+				had[adj[i]] = true
+			}
+			if n := Gather(out, adj, m, rows, table, 8, 1); !slices.Equal(out[:n], want) {
+				t.Fatalf("of %v: %v, want %v", adj, out[:n], want)
+			}
+			if rng.IntN(4) == 0 {
+				clear(m)
+				clear(had)
+			}
 		}
 		Prefetch(out)
 		Prefetch(nil)

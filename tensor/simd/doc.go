@@ -6,11 +6,11 @@
 // # Levels
 //
 // The best level of the CPU is used, or the one that RAG2_ISA names. "avx2" has every
-// kernel. "avx512" has its own products, elementwise loops and float distances and
-// shares the others; "avx512vnni" adds 8-bit products and code scores. "neon" has float
-// products, elementwise loops, distances and code scores; int8 products and GGUF blocks
-// are plain Go there. The AVX-512 kernels were run in an emulator only (make
-// test-avx512), so their speed is not known.
+// kernel but those of attention over caches. "avx512" has its own products (of float32, of
+// GGUF blocks and 16-bit elements), attention over caches, elementwise loops and float
+// distances and shares the others; "avx512vnni" adds 8-bit products, block products that
+// add in one instruction, and code scores. "neon" has float products, elementwise loops,
+// distances and code scores; int8 products and GGUF blocks are plain Go there.
 //
 // Results do not depend on the caller's threads. They differ between instruction
 // set levels by rounding only. Nothing here allocates or keeps its arguments;

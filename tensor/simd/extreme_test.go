@@ -132,7 +132,7 @@ func TestExtremeFloats(t *testing.T) {
 				w := randomFloats(r, n*k)
 				w[5*k+7] = v
 				raw, _ := halfData(kind, w)
-				f, data, err := ImportBlocks(kind, raw, n, k)
+				f, data, err := ImportBlocks(kind, raw, n, k, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -152,7 +152,7 @@ func TestExtremeFloats(t *testing.T) {
 				}
 				at := map[string]int{"Q4_K": 0, "Q6_K": 208}[kind]
 				binary.LittleEndian.PutUint16(raw[5*size+at:], narrow(BlockF16, v))
-				f, data, err := ImportBlocks(kind, raw, 16, 256)
+				f, data, err := ImportBlocks(kind, raw, 16, 256, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,7 +17,7 @@ const (
 )
 
 // importHalf is ImportBlocks for BF16 and F16.
-func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error) {
+func importHalf(kind string, data []byte, n, k int, memory func(int) []byte) (BlockFormat, []byte, error) {
 	f := BlockBF16
 	if kind == "F16" {
 		f = BlockF16
@@ -25,7 +25,7 @@ func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error)
 	if n < 1 || k < 1 || len(data) != 2*n*k {
 		return 0, nil, fmt.Errorf("simd: %d bytes of %s do not make a matrix [%d,%d]", len(data), kind, n, k)
 	}
-	out := NewHalfPanels(n, k)
+	out := memory(HalfPanelsBytes(n, k))
 	for row := range n {
 		dst := out[row/PanelWidth*f.PanelBytes(k)+2*(row%PanelWidth):]
 		src := data[2*row*k:]
@@ -36,15 +36,11 @@ func importHalf(kind string, data []byte, n, k int) (BlockFormat, []byte, error)
 	return f, out, nil
 }
 
-// NewHalfPanels makes the memory of a matrix [k,n] in 16-bit panels, with room behind
-// for what kernels prefetch.
-func NewHalfPanels(n, k int) []byte {
-	size := (n + PanelWidth - 1) / PanelWidth * PanelWidth * 2 * k
-	return make([]byte, size+4096)[:size]
-}
+// HalfPanelsBytes is the size of a matrix [k,n] in 16-bit panels.
+func HalfPanelsBytes(n, k int) int { return (n + PanelWidth - 1) / PanelWidth * PanelWidth * 2 * k }
 
 // PackHalf rounds panels p0 ≤ p < p1 of B [k,n], whose element (i,j) is
-// b[i*strideK+j*strideN], to nearest; dst is NewHalfPanels' memory.
+// b[i*strideK+j*strideN], to nearest; dst has HalfPanelsBytes.
 func PackHalf(f BlockFormat, dst []byte, b []float32, k, n, strideK, strideN, p0, p1 int) {
 	for j := p0 * PanelWidth; j < min(n, p1*PanelWidth); j++ {
 		d := dst[j/PanelWidth*f.PanelBytes(k)+2*(j%PanelWidth):]

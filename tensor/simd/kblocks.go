@@ -41,7 +41,7 @@ func q4kParts(s []byte, j int) (scale, min byte) {
 }
 
 // importK is ImportBlocks for Q4_K and Q6_K.
-func importK(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, error) {
+func importK(ggufType string, blocks []byte, n, k int, memory func(int) []byte) (BlockFormat, []byte, error) {
 	f, size := BlockQ4K, 144
 	if ggufType == "Q6_K" {
 		f, size = BlockQ6K, 210
@@ -51,7 +51,7 @@ func importK(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, err
 	}
 	bs, perRow := f.BlockBytes(), k/kColumns
 	panels := (n + PanelWidth - 1) / PanelWidth
-	out := make([]byte, panels*f.PanelBytes(k)+4096) // kernels prefetch beyond the end
+	out := memory(panels * f.PanelBytes(k))
 	for row := range n {
 		p := out[row/PanelWidth*f.PanelBytes(k):]
 		for b := range perRow {
@@ -63,7 +63,7 @@ func importK(ggufType string, blocks []byte, n, k int) (BlockFormat, []byte, err
 			}
 		}
 	}
-	return f, out[:panels*f.PanelBytes(k)], nil
+	return f, out, nil
 }
 
 func importQ4K(dst, src []byte, lane int) {

@@ -66,7 +66,8 @@ func BlockProduct(f BlockFormat, dst []float32, ld int, x *Rows16, m0, m1 int, p
 	if blocks == 0 || len(panel) < blocks*f.BlockBytes() || len(x.Data) < m1*size || m0 < 0 || len(dst) < (m1-m0-1)*ld+PanelWidth {
 		panic("simd: BlockProduct outside its operands")
 	}
-	tiles := (m1 - m0 + maxProductRows - 1) / maxProductRows
+	most := productRows()
+	tiles := (m1 - m0 + most - 1) / most
 	for t := range tiles {
 		i, end := (m1-m0)*t/tiles, (m1-m0)*(t+1)/tiles
 		d, a := dst[i*ld:], x.Data[(m0+i)*size:]
@@ -77,9 +78,6 @@ func BlockProduct(f BlockFormat, dst []float32, ld int, x *Rows16, m0, m1 int, p
 		}
 	}
 }
-
-// maxProductRows is the number of rows that the kernels take at once.
-const maxProductRows = 6
 
 func blockProductGo(f BlockFormat, dst []float32, x, panel []byte, blocks int) {
 	clear(dst)

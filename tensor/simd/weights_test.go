@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/x448/float16"
@@ -29,10 +30,10 @@ func TestKQuants(t *testing.T) {
 				want[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[size+4*i:]))
 			}
 			checkBlocks(t, kind, data[:size], want, n, k)
-			if _, _, err := ImportBlocks(kind, data[:size-1], n, k); err == nil {
+			if _, _, err := ImportBlocks(kind, data[:size-1], n, k, nil); err == nil {
 				t.Error("cut blocks: no error")
 			}
-			if _, _, err := ImportBlocks(kind, data[:size], 2*n, k/2+32); err == nil {
+			if _, _, err := ImportBlocks(kind, data[:size], 2*n, k/2+32, nil); err == nil {
 				t.Error("a row that is not whole blocks: no error")
 			}
 			data = data[size+4*len(want):]
@@ -43,7 +44,7 @@ func TestKQuants(t *testing.T) {
 // checkBlocks compares rows, expansion and products with the elements.
 func checkBlocks(t *testing.T, kind string, raw []byte, want []float32, n, k int) {
 	t.Helper()
-	f, data, err := ImportBlocks(kind, raw, n, k)
+	f, data, err := ImportBlocks(kind, raw, n, k, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +107,11 @@ func TestHalfWeights(t *testing.T) {
 				v := randomFloats(r, n*k)
 				raw, exact := halfData(kind, v)
 				checkBlocks(t, kind, raw, exact, n, k)
-				f, data, err := ImportBlocks(kind, raw, n, k)
+				f, data, err := ImportBlocks(kind, raw, n, k, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				packed, panels := NewHalfPanels(n, k), (n+15)/16
+				packed, panels := make([]byte, HalfPanelsBytes(n, k)), (n+15)/16
 				PackHalf(f, packed, v, k, n, 1, k, 0, panels/2)
 				PackHalf(f, packed, v, k, n, 1, k, panels/2, panels)
 				if string(packed) != string(data) {
@@ -133,7 +134,7 @@ func TestHalfWeights(t *testing.T) {
 						}
 					}
 				}
-				if _, _, err := ImportBlocks(kind, raw[1:], n, k); err == nil {
+				if _, _, err := ImportBlocks(kind, raw[1:], n, k, nil); err == nil {
 					t.Error("cut elements: no error")
 				}
 			}
@@ -184,7 +185,7 @@ func BenchmarkMatVecOther(b *testing.B) {
 		for i := range raw {
 			raw[i] = byte(r.IntN(120))
 		}
-		f, data, err := ImportBlocks(kind, raw, n, k)
+		f, data, err := ImportBlocks(kind, raw, n, k, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -198,5 +199,41 @@ func BenchmarkMatVecOther(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Levels with kernels give the same bits.
+func TestMatVecLevels(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 9))
+	defer func(l ISA) { Level = l }(Level)
+	for kind, size := range map[string]int{"Q4_K": 144, "Q6_K": 210, "BF16": 512, "F16": 512} {
+		const n, k = 16, 768
+		raw := make([]byte, n*k/256*size)
+		for i := range raw {
+			raw[i] = byte(r.IntN(60))
+		}
+		f, panel, err := ImportBlocks(kind, raw, n, k, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, sums := randomFloats(r, k), make([]float32, k/32)
+		BlockSums(sums, x)
+		var want *[PanelWidth]float32
+		var wide []float32
+		for _, Level = range Supported() {
+			if Level < AVX2 {
+				continue // plain Go rounds products
+			}
+			var y [PanelWidth]float32
+			MatVec(f, &y, x, sums, panel)
+			e := make([]float32, k*PanelWidth)
+			Expand(f, e, panel, 0, k)
+			if want == nil {
+				want, wide = &y, e
+			}
+			if y != *want || !slices.Equal(e, wide) {
+				t.Errorf("%s at %s differs", kind, Level)
+			}
+		}
 	}
 }
