@@ -13,7 +13,8 @@ func TestProductBytes(t *testing.T) {
 		if got, want := (&Backend{int8: true}).ProductBytes(n, k), simd.NewInt8Weights(k, n).Bytes(); got != int64(want) {
 			t.Errorf("%v: int8 %d, takes %d", s, got, want)
 		}
-		if got, want := (&Backend{half: simd.BlockBF16}).ProductBytes(n, k), len(simd.NewHalfPanels(n, k)); got != int64(want) {
+		panels := (n + simd.PanelWidth - 1) / simd.PanelWidth
+		if got, want := (&Backend{half: simd.BlockBF16}).ProductBytes(n, k), panels*simd.BlockBF16.PanelBytes(k); got != int64(want) {
 			t.Errorf("%v: bf16 %d, takes %d", s, got, want)
 		}
 		if got := (&Backend{}).ProductBytes(n, k); got != int64(4*n*k) {

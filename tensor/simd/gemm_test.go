@@ -120,7 +120,7 @@ func TestGemmRowsAlone(t *testing.T) {
 			t.Skip("tiles of few rows sum in several chains below AVX-512")
 		}
 		const n = 100
-		for _, k := range []int{1, 2, 3, 63, 64, 385, 800} {
+		for _, k := range []int{1, 3, 64, 800} {
 			r := rand.New(rand.NewPCG(uint64(k), 9))
 			a, b := randomFloats(r, 130*k), randomFloats(r, PackedLen(k, n))
 			half := make([]byte, 2*len(b))
@@ -140,7 +140,7 @@ func TestGemmRowsAlone(t *testing.T) {
 					return g.C
 				}
 				all := product(0, 130, make([]float32, GemmScratch))
-				for _, m := range []int{1, 2, 3, 7, 8, 9, 13, 14, 15, 29, 100} {
+				for _, m := range []int{1, 3, 8, 14, 15, 29} {
 					for _, scratch := range [][]float32{nil, make([]float32, GemmScratch)} {
 						for i, got := range product(11, m, scratch) {
 							if want := all[11*n+i]; got != want {
