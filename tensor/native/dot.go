@@ -200,8 +200,14 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 	}
 }
 
-// blockFloats bounds the piece of C that an epilogue takes over in cache.
-const blockFloats = 32 << 10
+// blockFloats bounds the piece of C that an epilogue takes over in cache: CPUs with
+// AVX-512 have 1 MiB of L2, the others may have half or a quarter of that.
+func blockFloats() int {
+	if simd.Level >= simd.AVX512 {
+		return 64 << 10
+	}
+	return 32 << 10
+}
 
 // block is the size of that piece.
 func (s *dotStep) block() (rows, cols int) {
@@ -210,7 +216,8 @@ func (s *dotStep) block() (rows, cols int) {
 		cols = min(cols, max(256, s.epi.tileW))
 		cols = (cols + simd.PanelWidth - 1) / simd.PanelWidth * simd.PanelWidth
 	}
-	rows = max(6, blockFloats/cols/6*6)
+	unit := simd.TileRows()
+	rows = max(unit, blockFloats()/cols/unit*unit)
 	return min(rows, s.m), cols
 }
 
@@ -310,13 +317,13 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 	return g
 }
 
-// rowRange is the share of task tm: whole tiles of six rows while there are many.
+// rowRange is the share of task tm: whole tiles while there are many.
 func (s *dotStep) rowRange(tm int) (m0, m1 int) {
 	m0, m1 = s.m*tm/s.tm, s.m*(tm+1)/s.tm
-	if s.m >= 12*s.tm {
-		m0 = m0 / 6 * 6
+	if unit := simd.TileRows(); s.m >= 2*unit*s.tm {
+		m0 = m0 / unit * unit
 		if tm+1 < s.tm {
-			m1 = m1 / 6 * 6
+			m1 = m1 / unit * unit
 		}
 	}
 	return
