@@ -176,7 +176,7 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 			least = 48 << 10 // bound by memory
 		}
 		most := 8 * threads
-		if s.m <= simd.PanelWidth { // a piece's first blocks are waited for
+		if s.m < 96 { // a piece's first panels are waited for
 			most = 4 * threads
 		}
 		want := min(most, max(1, nb*macs/least)) / nb
@@ -189,7 +189,7 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 			if s.tm == 1 && s.tn > 1 { // as many for each
 				s.tn = (s.tn + threads - 1) / threads * threads
 			}
-			s.tn = max(1, min(s.tn, panels))
+			s.tn = max(1, min(s.tn, (panels+simd.TilePanels()-1)/simd.TilePanels()))
 		} else if s.tm == 1 {
 			s.tm = max(1, min(want, s.m/6))
 		}
@@ -347,7 +347,9 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	if x.blocks != nil && s.tm == 1 {
 		tn = inTurn(tn, s.tn, len(x.workers))
 	}
-	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
+	unit := simd.TilePanels()
+	units := (panels + unit - 1) / unit
+	p0, p1 := min(panels, units*tn/s.tn*unit), min(panels, units*(tn+1)/s.tn*unit)
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
 	}

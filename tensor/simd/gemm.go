@@ -107,6 +107,15 @@ func TileRows() int {
 	return 6
 }
 
+// TilePanels is the number of panels that a tile spans: products cut at multiples of it
+// run fastest.
+func TilePanels() int {
+	if Level >= AVX512 {
+		return 2
+	}
+	return 1
+}
+
 // Run computes rows m0 ≤ i < m1 and panels p0 ≤ p < p1 (columns 16·p0 … ). It does
 // not allocate.
 func (g *Gemm) Run(m0, m1, p0, p1 int) {
