@@ -106,7 +106,11 @@ func newBuilder(ctx context.Context, npyPaths []string, path string, o BuildOpti
 		return nil, err
 	}
 	b := &builder{o: o, path: path, v: v, lastSave: time.Now()}
-	if err := b.prepare(ctx); err != nil {
+	err = checkCodes(o.Codes, v.dim)
+	if err == nil {
+		err = b.prepare(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -292,10 +293,12 @@ func Import(ctx context.Context, dir, out string, o ImportOptions) (*ImportRepor
 		if o.Progress != nil {
 			b.Progress = func(done, total int) { o.Progress(i, n, done, total) }
 		}
-		if !exists(path) {
-			if err := BuildShards(ctx, paths, path, b); err != nil {
-				return nil, err
-			}
+		err := checkUnit(path, paths)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = BuildShards(ctx, paths, path, b)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if _, err := s.AddSegment(path, ids...); err != nil {
 			return nil, err
@@ -308,7 +311,42 @@ func unitPath(out string, i, n int) string {
 	return filepath.Join(out, fmt.Sprintf("import-%03d-of-%03d.hnsw", i, n))
 }
 
-// importUnit builds one segment's file; one that is there is kept.
+// checkUnit says whether a segment's file is whole and of these vector files, as one that
+// was copied to the wrong place is not; without a file it is fs.ErrNotExist.
+func checkUnit(path string, vectors []string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	bad := func(err error) error {
+		return fmt.Errorf("segment: %w; remove %s and run the same command again", err, path)
+	}
+	x, err := Open(path)
+	if err != nil { // a lost vector file is not a segment to be built
+		return bad(fmt.Errorf("%s: %v", path, err))
+	}
+	defer x.Close()
+	if err := guarded(x.c.verify); err != nil {
+		return bad(err)
+	}
+	same := len(x.v.shards) == len(vectors)
+	for i := 0; same && i < len(vectors); i++ {
+		a, err := os.Stat(x.v.shards[i].path)
+		if err != nil {
+			return err
+		}
+		b, err := os.Stat(vectors[i])
+		if err != nil {
+			return err
+		}
+		same = os.SameFile(a, b)
+	}
+	if !same {
+		return bad(fmt.Errorf("%s is of other vectors than %v", path, vectors))
+	}
+	return nil
+}
+
+// importUnit builds one segment's file; one that is there, or that a set has taken, is kept.
 func importUnit(ctx context.Context, chunks []EmbeddingChunk, out string, n int, o ImportOptions) (*ImportReport, error) {
 	i := o.Unit - 1
 	part := chunks[i*len(chunks)/n : (i+1)*len(chunks)/n]
@@ -318,16 +356,31 @@ func importUnit(ctx context.Context, chunks []EmbeddingChunk, out string, n int,
 		paths = append(paths, c.Embeds)
 		r.Rows += c.Rows
 	}
-	if exists(unitPath(out, i, n)) {
-		r.Reused = 1
-		return r, nil
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	path := unitPath(out, i, n)
+	m, err := readManifest(out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	if !slices.Contains(m.Taken, filepath.Base(path)) { // a merge may have removed it since
+		err := checkUnit(path, paths)
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, buildUnit(ctx, paths, path, i, n, out, o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.Reused = 1
+	return r, nil
+}
+
+func buildUnit(ctx context.Context, paths []string, path string, i, n int, out string, o ImportOptions) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
 	}
 	b := o.Build
 	if o.Progress != nil {
 		b.Progress = func(done, total int) { o.Progress(i, n, done, total) }
 	}
-	return r, BuildShards(ctx, paths, unitPath(out, i, n), b)
+	return BuildShards(ctx, paths, path, b)
 }

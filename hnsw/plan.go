@@ -81,6 +81,9 @@ func (o PlanOptions) Validate() error {
 	if int(o.Codes) >= len(codeNames) {
 		errs = append(errs, fmt.Errorf("codes %d are unknown", o.Codes))
 	}
+	if err := checkCodes(o.Codes, o.Dim); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 

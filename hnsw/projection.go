@@ -16,14 +16,22 @@ const (
 	projectionRounds = 24      // of the iteration; later ones change no figure of recall
 )
 
+// checkCodes says before a build, not after it, that its codes cannot be made.
+func checkCodes(kind Codes, dim int) error {
+	if kind == Principal && dim > maxPrincipalDim {
+		return fmt.Errorf("codes %v of %d dimensions; at most %d: choose %v", kind, dim, maxPrincipalDim, OneBit)
+	}
+	return nil
+}
+
 // newProjection finds the directions in which rows differ most (orthogonal iteration on
 // the products of dimensions over a sample) and turns them at random, so that a code's
 // dimensions are alike: codeWidth × dim, orthonormal rows, except that a matrix wider
 // than dim turns dim of them and zeros. It depends on vectors, mean and seed.
 func newProjection(ctx context.Context, v *vectors, metric Metric, mean []float32, seed uint64, workers int) ([]float32, error) {
 	dim := v.dim
-	if dim > maxPrincipalDim {
-		return nil, fmt.Errorf("codes %v of %d dimensions; at most %d", Principal, dim, maxPrincipalDim)
+	if err := checkCodes(Principal, dim); err != nil {
+		return nil, err
 	}
 	products, err := dimensionProducts(ctx, v, metric, mean, workers)
 	if err != nil {
@@ -39,7 +47,9 @@ func newProjection(ctx context.Context, v *vectors, metric Metric, mean []float3
 	for i := range q {
 		q[i] = randomSign(seed, i)
 	}
-	orthonormal(q, dim, seed)
+	if err := orthonormal(ctx, q, dim, seed); err != nil {
+		return nil, err
+	}
 	for range projectionRounds {
 		err := parallel(ctx, workers, found, func(_ context.Context, k int) error {
 			simd.DotRowsF32(y[k*dim:(k+1)*dim], q[k*dim:(k+1)*dim], products, all)
@@ -49,7 +59,9 @@ func newProjection(ctx context.Context, v *vectors, metric Metric, mean []float3
 			return nil, err
 		}
 		q, y = y, q
-		orthonormal(q, dim, seed)
+		if err := orthonormal(ctx, q, dim, seed); err != nil { // minutes in all at 4096 dimensions
+			return nil, err
+		}
 	}
 	out := make([]float32, c.width*dim)
 	column := make([]float32, c.width)
@@ -123,8 +135,11 @@ func randomSign(seed uint64, i int) float32 { return 1 - 2*float32(mix(seed, 1<<
 // orthonormal makes the rows of q orthonormal, in order (Gram–Schmidt, twice). A row
 // that is nothing but what earlier ones hold, as happens when rows of data span less, is
 // drawn at random instead.
-func orthonormal(q []float32, dim int, seed uint64) {
+func orthonormal(ctx context.Context, q []float32, dim int, seed uint64) error {
 	for k := 0; k*dim < len(q); k++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		row := q[k*dim : (k+1)*dim]
 		for try := 0; ; try++ {
 			before := simd.Dot(row, row)
@@ -149,4 +164,5 @@ func orthonormal(q []float32, dim int, seed uint64) {
 			}
 		}
 	}
+	return nil
 }

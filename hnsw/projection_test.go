@@ -2,11 +2,13 @@ package hnsw
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"rag2/internal/npy"
@@ -173,5 +175,31 @@ func TestPrincipalOfFewDirections(t *testing.T) {
 	}
 	if _, err := os.Stat(g); err == nil {
 		t.Error("a refused build left a file")
+	}
+}
+
+// Codes that cannot be made are refused before the work, not after it, and a stop is
+// heard within the iteration.
+func TestPrincipalRefusesAndStops(t *testing.T) {
+	p, _ := write(t, 40, maxPrincipalDim+1, 1)
+	rounds := 0
+	err := Build(context.Background(), p, p+".hnsw", BuildOptions{Codes: Principal, Progress: func(int, int) { rounds++ }})
+	if err == nil || !strings.Contains(err.Error(), "choose 1bit") || rounds > 0 {
+		t.Errorf("build: %v after %d rounds", err, rounds)
+	}
+	if _, err := Plan(PlanOptions{Rows: 100, Dim: maxPrincipalDim + 1, Codes: Principal}); err == nil {
+		t.Error("a plan for it was made")
+	}
+	if err := Build(context.Background(), p, p+".hnsw", BuildOptions{Codes: OneBit}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Recode(context.Background(), p+".hnsw", p+".pca", Principal); err == nil {
+		t.Error("recoded")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	q := []float32{1, 2, 3, 4}
+	if err := orthonormal(ctx, q, 2, 1); !errors.Is(err, context.Canceled) || q[0] != 1 {
+		t.Errorf("stopped: %v, %v", err, q)
 	}
 }

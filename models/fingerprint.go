@@ -22,7 +22,7 @@ const (
 )
 
 // fingerprint is the first half of a sha256, in hex, over the version above, the
-// settings, and for each directory in turn the names, sizes and contents of
+// settings, and for each directory or file in turn the names, sizes and contents of
 // config.json, the vocabulary and the weights. Of a weights file 16 pieces of 64 KiB
 // are read, from its header to its last byte, so that checkpoints of many gigabytes
 // are told apart in milliseconds. A file rewritten outside these pieces keeps its
@@ -31,6 +31,12 @@ func fingerprint(dirs []string, settings ...string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q", fingerprintVersion, settings)
 	for i, d := range dirs {
+		if st, err := os.Stat(d); err == nil && !st.IsDir() { // a .gguf file holds all
+			if err := hashFile(h, d, fmt.Sprintf("\n%d", i), true); err != nil {
+				return "", fmt.Errorf("fingerprint: %w", err)
+			}
+			continue
+		}
 		entries, err := os.ReadDir(d)
 		if err != nil {
 			return "", fmt.Errorf("fingerprint: %w", err)

@@ -28,12 +28,13 @@ var ErrContext = errors.New("prompt does not fit the model's context")
 // Calls are served one at a time; a prompt that begins like the previous one
 // reuses its key-value cache.
 type Llama struct {
-	name     string
-	model    *llama.Model
-	tok      tokenizer.Tokenizer
-	template *chat.Template
-	stop     map[int32]bool
-	context  int
+	fingerprint string
+	name        string
+	model       *llama.Model
+	tok         tokenizer.Tokenizer
+	template    *chat.Template
+	stop        map[int32]bool
+	context     int
 
 	mu      sync.Mutex
 	session *llama.Session
@@ -86,6 +87,9 @@ func (g *Llama) openVocabulary(path string, gguf bool, file string, meta map[str
 		if source, bos, eos, err = readTokenizerConfig(path); err != nil {
 			return err
 		}
+	}
+	if g.fingerprint, err = fingerprint([]string{path}, "generator", source); err != nil {
+		return err
 	}
 	for _, s := range []string{eos, "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>"} {
 		if id, ok := g.tok.TokenID(s); ok && s != "" {
@@ -259,6 +263,9 @@ func (g *Llama) CountTokens(messages []Message) (int, bool) {
 
 // ContextLength implements Generator.
 func (g *Llama) ContextLength() int { return g.context }
+
+// Fingerprint identifies weights, vocabulary and chat template; Name is a folder's or file's.
+func (g *Llama) Fingerprint() string { return g.fingerprint }
 
 // Name implements Generator.
 func (g *Llama) Name() string { return g.name }

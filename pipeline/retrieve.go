@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"rag2/hnsw"
 	"rag2/pipeline/home"
@@ -36,6 +37,9 @@ type Local struct{ *home.Corpus }
 // Len implements Retriever.
 func (l Local) Len() int { return l.Store.Len() }
 
+// Content names the passages and their vectors' encoder: it changes when they do.
+func (l Local) Content() string { return l.Store.ID() + " " + l.Manifest.Index.Encoder }
+
 // Search implements Retriever.
 func (l Local) Search(ctx context.Context, v []float32, k int, o SearchOptions) ([]home.Hit, error) {
 	so := hnsw.SearchOptions{Ef: o.Ef, Exact: o.Exact}
@@ -64,6 +68,17 @@ func NewShards(name string, parts ...Retriever) (*Shards, error) {
 		return nil, fmt.Errorf("corpus %s: no shards", name)
 	}
 	return &Shards{name, parts}, nil
+}
+
+// Content is that of the parts which have one.
+func (s *Shards) Content() string {
+	var all []string
+	for _, p := range s.parts {
+		if x, ok := p.(interface{ Content() string }); ok {
+			all = append(all, x.Content())
+		}
+	}
+	return strings.Join(all, "+")
 }
 
 // Name implements Retriever.

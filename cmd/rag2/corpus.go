@@ -242,6 +242,9 @@ func (a *app) indexBuild() *cobra.Command {
 			"with the same options, then takes them into the corpus. Segments are searched together; more than 8 are merged into 8,\n" +
 			"in the memory of one build.",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := given(c, "shard", "vectors"); err != nil {
+				return err
+			}
 			var err error
 			if g.Codes, err = hnsw.ParseCodes(codes); err != nil {
 				return usageError{err}

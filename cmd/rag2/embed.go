@@ -30,6 +30,9 @@ where it was. --shard i/n makes the i-th of n shares, for many machines on one f
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			defer s.close()
+			if err := given(c, "shard", "out"); err != nil {
+				return err
+			}
 			switch {
 			case len(args) == 1 && out == "":
 				return usagef("a corpus is embedded into a folder: --out names it")

@@ -85,6 +85,9 @@ diagrams for --records.`,
 			if (j.file == "") == (j.questions == "") || len(j.judges) == 0 || first < 0 {
 				return usagef("--records or --questions is needed, and at least one --judge")
 			}
+			if err := given(c, "answers-journal", "held-out", "out"); err != nil {
+				return err
+			}
 			j.fixed = c.Flags().Changed("filter-threshold")
 			if j.fixed && j.dev != "" {
 				return usagef("--held-out and --filter-threshold exclude each other")

@@ -129,7 +129,10 @@ func TestEmbedCorpus(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"embed", "pubmed"}, {"embed", "--shard", "1/2"}, {"embed", "pubmed", "--out", dir, "--shard", "3/2"}, {"embed", "pubmed", "--out", dir, "--shard", "1"},
-		{"embed", "pubmed", "--out", dir, "--dtype", "f8"}} {
+		{"embed", "pubmed", "--out", dir, "--dtype", "f8"}, {"embed", "pubmed", "--out", dir, "--shard", "1/2 3"}, {"embed", "pubmed", "--out", dir, "--shard", " 1/2"},
+		// an unset variable in a job's script does not start all of the work
+		{"embed", "pubmed", "--out", dir, "--shard", ""}, {"index", "build", "pubmed", "--vectors", dir, "--shard="}, {"index", "build", "pubmed", "--vectors="},
+		{"set", "import", dir, dir + "-set", "--shard", ""}, {"filter", "eval", "--questions", "x", "--judge", "llm", "--answers-journal="}} {
 		if r := call(t, env, "", args...); r.code != 2 {
 			t.Errorf("%v: %+v", args, r)
 		}

@@ -39,7 +39,10 @@ func (a *app) setImport() *cobra.Command {
 			"then takes them all into the set.",
 		Args: usageArgs(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			var err error
+			err := given(c, "shard")
+			if err != nil {
+				return err
+			}
 			if o.Build.Codes, err = hnsw.ParseCodes(codes); err != nil {
 				return usageError{err}
 			}

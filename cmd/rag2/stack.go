@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,10 +95,24 @@ func (s *stack) modelFlags(c *cobra.Command) {
 
 // parseShard reads i/n.
 func parseShard(s string) (i, n int, err error) {
-	if k, err := fmt.Sscanf(s+" ", "%d/%d ", &i, &n); k != 2 || err != nil || i < 1 || i > n {
+	a, b, _ := strings.Cut(s, "/")
+	i, err = strconv.Atoi(a)
+	n, err2 := strconv.Atoi(b)
+	if err != nil || err2 != nil || i < 1 || i > n {
 		return 0, 0, usagef("--shard %q; i/n with i from 1 to n", s)
 	}
 	return i, n, nil
+}
+
+// given refuses flags that are there and empty: an unset variable in a job's script would
+// otherwise start all of the work, or keep none of it.
+func given(c *cobra.Command, flags ...string) error {
+	for _, n := range flags {
+		if f := c.Flags().Lookup(n); f.Changed && f.Value.String() == "" {
+			return usagef("--%s is empty; give it a value or leave it out", n)
+		}
+	}
+	return nil
 }
 
 // closeFunc is a Close method that cannot fail.

@@ -11,15 +11,22 @@ import (
 	"os"
 
 	"rag2/pipeline"
+
+	"github.com/gofrs/flock"
 )
 
 // ErrJournal reports a journal of another comparison.
-var ErrJournal = errors.New("the journal belongs to other settings, models or judges")
+var ErrJournal = errors.New("the journal belongs to other settings, models, corpora or judges")
+
+// ErrJournalBusy reports a journal that another process writes.
+var ErrJournalBusy = errors.New("another process writes this journal; wait for it, or name another file")
 
 // answerJournal keeps outcomes by question: a line with the key of the run, then a line
-// for each question. A line cut by a killed process is dropped at the next opening.
+// for each question. A line cut by a killed process is dropped at the next opening; a file
+// that is no journal is left as it is. The open file is locked against a second process.
 type answerJournal struct {
 	f    *os.File // nil = nothing is kept
+	lock *flock.Flock
 	done map[string][]Outcome
 }
 
@@ -42,11 +49,17 @@ func digest(v any) (string, error) {
 func (a *Answering) key() (string, error) {
 	p := a.Pipeline
 	parts := []any{a.Options, p.Encoder.Fingerprint(), p.Generator.Name(), p.Prompts.Hash()}
+	if g, ok := p.Generator.(interface{ Fingerprint() string }); ok { // names are those of folders
+		parts = append(parts, g.Fingerprint())
+	}
 	if p.CrossEncoder != nil {
 		parts = append(parts, p.CrossEncoder.Fingerprint())
 	}
 	for _, c := range p.Corpora {
 		parts = append(parts, c.Name(), c.Len())
+		if x, ok := c.(interface{ Content() string }); ok {
+			parts = append(parts, x.Content())
+		}
 	}
 	for _, j := range a.Judges {
 		parts = append(parts, j.Name, j.Filter.Fingerprint(), j.Threshold)
@@ -66,6 +79,11 @@ func (a *Answering) openJournal() (*answerJournal, error) {
 	if j.f, err = os.OpenFile(a.Journal, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, err
 	}
+	j.lock = flock.New(a.Journal, flock.SetFlag(os.O_RDWR))
+	if ok, err := j.lock.TryLock(); err != nil || !ok {
+		j.close()
+		return nil, errors.Join(fmt.Errorf("%s: %w", a.Journal, ErrJournalBusy), err)
+	}
 	if err := j.load(key, len(a.Arms())); err != nil {
 		j.close()
 		return nil, fmt.Errorf("%s: %w", a.Journal, err)
@@ -79,6 +97,15 @@ func (j *answerJournal) load(key string, arms int) error {
 		return err
 	}
 	whole := bytes.LastIndexByte(b, '\n') + 1
+	if whole == 0 { // new, or cut within the first line
+		first, err := json.Marshal(answerEntry{Key: key})
+		if err != nil {
+			return err
+		}
+		if !bytes.HasPrefix(first, b) {
+			return fmt.Errorf("%w, or is none; remove it to begin anew", ErrJournal)
+		}
+	}
 	for n, line := range bytes.SplitAfter(b[:whole], []byte("\n")) {
 		if len(line) == 0 {
 			continue
@@ -135,6 +162,7 @@ func (j *answerJournal) write(e answerEntry) error {
 
 func (j *answerJournal) close() {
 	if j.f != nil {
+		_ = j.lock.Close()
 		_ = j.f.Close()
 	}
 }
