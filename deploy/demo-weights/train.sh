@@ -5,6 +5,7 @@
 # the way, OUT gets reranker/ and filter/. PYTHON has numpy, tokenizers and safetensors.
 # A run that was stopped goes on where it was. About an hour on two cores.
 set -euo pipefail
+[ -d "$3" ] || { echo "demo-weights: no directory $3: give BioASQ's golden files (*.json.gz) as BIOASQ=DIR" >&2; exit 1; }
 here=$(cd "$(dirname "$0")" && pwd)
 rag2=$(realpath "$1") python=$2 bioasq=$(realpath "$3") work=$4 out=$5
 mkdir -p "$work" "$out"

@@ -106,7 +106,7 @@ func open(e *tensor.Engine, c Config, w *weights.File, dir string, head Head) (*
 	names, dims := c.weightNames(head, labels)
 	var list []exec.Tensor
 	for i, n := range names {
-		t := exec.Tensor{Name: n, File: oldName(w, prefix+n), Dims: dims[i]}
+		t := exec.Tensor{Name: n, File: oldName(w, prefix+n), Dims: dims[i], Product: !strings.HasPrefix(n, "embeddings.")}
 		if strings.HasPrefix(n, "classifier.") {
 			t.File, t.Exact = n, true
 		}

@@ -77,7 +77,8 @@ func Open(e *tensor.Engine, path string) (*Model, error) {
 	var list []exec.Tensor
 	for _, p := range c.Params() {
 		// The head's logits are compared: it is not rounded, nor are its tables of biases.
-		t := exec.Tensor{Name: p.Name, File: p.HF, Dims: p.Dims, Exact: p.Name == "head" || p.Name == "shared" && c.Tied || strings.HasSuffix(p.Name, ".bias")}
+		t := exec.Tensor{Name: p.Name, File: p.HF, Dims: p.Dims, Exact: p.Name == "head" || p.Name == "shared" && c.Tied || strings.HasSuffix(p.Name, ".bias"),
+			Product: p.Name != "shared" && !strings.HasSuffix(p.Name, ".bias")}
 		if gguf {
 			t.File = p.GGUF
 		}

@@ -33,6 +33,9 @@ type Tensor struct {
 	// Exact keeps float32 where the engine computes in bfloat16: heads, whose logits are
 	// compared.
 	Exact bool
+	// Product says that only products read the matrix: engines that keep those in fewer
+	// bits have nothing else of it.
+	Product bool
 }
 
 // Weights are a network's parameters. Opening them maps the checkpoint and checks it, in a
@@ -65,6 +68,12 @@ type lazyBackend interface {
 	LazyBuffer(s shapes.Shape, read func(dst []float32) error) (backends.Buffer, error)
 }
 
+// fewerBits is an engine that multiplies with weights of fewer bits than the checkpoint's.
+type fewerBits interface {
+	// ProductBytes is what a float32 matrix [out,in] takes that only products read.
+	ProductBytes(out, in int) int64
+}
+
 // lazyBytes is the size from which a weight is worth it.
 const lazyBytes = 64 << 10
 
@@ -91,6 +100,8 @@ func OpenWeights(e *tensor.Engine, w *weights.File, list []Tensor) (*Weights, er
 		n := int64(s.Memory())
 		if x.asBlocks(w, info, t) {
 			n = int64(info.Bytes)
+		} else if b, ok := x.backend.(fewerBits); ok && t.Product && len(t.Dims) == 2 {
+			n = b.ProductBytes(t.Dims[0], t.Dims[1])
 		}
 		x.shapes, x.bytes, x.pending = append(x.shapes, s), append(x.bytes, n), x.pending+n
 	}

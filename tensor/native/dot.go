@@ -176,7 +176,7 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 			least = 48 << 10 // bound by memory
 		}
 		most := 8 * threads
-		if s.m <= simd.PanelWidth { // a piece's first blocks are waited for
+		if s.m < 96 { // a piece's first panels are waited for
 			most = 4 * threads
 		}
 		want := min(most, max(1, nb*macs/least)) / nb
@@ -189,7 +189,7 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 			if s.tm == 1 && s.tn > 1 { // as many for each
 				s.tn = (s.tn + threads - 1) / threads * threads
 			}
-			s.tn = max(1, min(s.tn, panels))
+			s.tn = max(1, min(s.tn, (panels+simd.TilePanels()-1)/simd.TilePanels()))
 		} else if s.tm == 1 {
 			s.tm = max(1, min(want, s.m/6))
 		}
@@ -200,17 +200,33 @@ func (s *dotStep) plan(c *compiler, u *unit, threads int) {
 	}
 }
 
-// blockFloats bounds the piece of C that an epilogue takes over in cache.
-const blockFloats = 32 << 10
+// blockFloats bounds the piece of C that an epilogue takes over in cache: CPUs with
+// AVX-512 have 1 MiB of L2, the others may have half or a quarter of that.
+func blockFloats() int {
+	if simd.Level >= simd.AVX512 {
+		return 64 << 10
+	}
+	return 32 << 10
+}
+
+// blockCols is the number of its columns where rows may be cut: A is packed again for
+// every such piece, which at 256 columns took a tenth of the time at AVX-512.
+func blockCols() int {
+	if simd.Level >= simd.AVX512 {
+		return 1024
+	}
+	return 256
+}
 
 // block is the size of that piece.
 func (s *dotStep) block() (rows, cols int) {
 	cols = s.n
 	if !s.epi.fullRow {
-		cols = min(cols, max(256, s.epi.tileW))
+		cols = min(cols, max(blockCols(), s.epi.tileW))
 		cols = (cols + simd.PanelWidth - 1) / simd.PanelWidth * simd.PanelWidth
 	}
-	rows = max(6, blockFloats/cols/6*6)
+	unit := simd.TileRows()
+	rows = max(unit, blockFloats()/cols/unit*unit)
 	return min(rows, s.m), cols
 }
 
@@ -310,13 +326,13 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 	return g
 }
 
-// rowRange is the share of task tm: whole tiles of six rows while there are many.
+// rowRange is the share of task tm: whole tiles while there are many.
 func (s *dotStep) rowRange(tm int) (m0, m1 int) {
 	m0, m1 = s.m*tm/s.tm, s.m*(tm+1)/s.tm
-	if s.m >= 12*s.tm {
-		m0 = m0 / 6 * 6
+	if unit := simd.TileRows(); s.m >= 2*unit*s.tm {
+		m0 = m0 / unit * unit
 		if tm+1 < s.tm {
-			m1 = m1 / 6 * 6
+			m1 = m1 / unit * unit
 		}
 	}
 	return
@@ -331,7 +347,9 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	if x.blocks != nil && s.tm == 1 {
 		tn = inTurn(tn, s.tn, len(x.workers))
 	}
-	p0, p1 := panels*tn/s.tn, panels*(tn+1)/s.tn
+	unit := simd.TilePanels()
+	units := (panels + unit - 1) / unit
+	p0, p1 := min(panels, units*tn/s.tn*unit), min(panels, units*(tn+1)/s.tn*unit)
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
 	}

@@ -15,7 +15,7 @@ func (q *blocks) half() bool { return q.format == simd.BlockBF16 || q.format == 
 // locked.
 func (b *Buffer) round(x *execution, s *dotStep) error {
 	d := b.shape.Dimensions
-	if len(d) != 2 || s.b.off != 0 || s.b.row != 1 || s.b.col != s.k || d[0] != s.n || d[1] != s.k || s.k < 32 || s.n < simd.PanelWidth {
+	if len(d) != 2 || s.b.off != 0 || s.b.row != 1 || s.b.col != s.k || d[0] != s.n || d[1] != s.k || s.k < leastInt8K || s.n < leastInt8N {
 		return nil
 	}
 	if b.blocks != nil || b.inPanels() {

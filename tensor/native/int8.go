@@ -7,6 +7,22 @@ import "rag2/tensor/simd"
 // axis, both quantised here. Gathers and
 // everything else stay float32. A row's result does not depend on its batch.
 
+// leastInt8K and leastInt8N are the smallest depth and number of columns that are
+// computed in integers, or kept in 16 bits.
+const leastInt8K, leastInt8N = 32, simd.PanelWidth
+
+// ProductBytes is what a float32 matrix [out,in] takes that only products read.
+func (b *Backend) ProductBytes(out, in int) int64 {
+	switch {
+	case in < leastInt8K || out < leastInt8N:
+	case b.int8:
+		return int64(simd.Int8Bytes(in, out))
+	case b.half != 0:
+		return int64(simd.HalfPanelsBytes(out, in))
+	}
+	return int64(4 * in * out)
+}
+
 // rowsOfA names a quantised left operand.
 type rowsOfA struct {
 	v              *value
@@ -16,7 +32,7 @@ type rowsOfA struct {
 // integers is the buffer's weight in integers, when the step is to use them. The
 // buffer is locked. Flat memory that can be read again goes.
 func (b *Buffer) integers(x *execution, s *dotStep) (*simd.Int8Weights, error) {
-	if s.a.col != 1 || s.k < 32 || s.n < simd.PanelWidth {
+	if s.a.col != 1 || s.k < leastInt8K || s.n < leastInt8N {
 		return nil, nil
 	}
 	key := s.key()

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,8 @@ type pool struct {
 	next   atomic.Int64
 	total  atomic.Int64
 	active atomic.Int32 // workers inside the job
+	waits  atomic.Bool  // the caller sleeps until active is 0
+	idle   chan struct{}
 	job    job
 	parked atomic.Int32
 	wake   chan struct{}
@@ -43,8 +44,11 @@ type failure struct{ value any }
 // pass's gaps takes the core from whoever could use it.
 const spinFor = 80 * time.Microsecond
 
+// awaitFor is how long a caller spins for the last workers.
+const awaitFor = 30 * time.Microsecond
+
 func newPool(threads int) *pool {
-	return &pool{n: max(1, threads), wake: make(chan struct{}, threads)}
+	return &pool{n: max(1, threads), wake: make(chan struct{}, threads), idle: make(chan struct{}, 1)}
 }
 
 func (p *pool) threads() int { return p.n }
@@ -94,15 +98,33 @@ func (p *pool) run(j job, n int) {
 	}
 	p.help(0)
 	p.gen.Add(1) // no worker enters from here on
-	for i := 0; p.active.Load() != 0; i++ {
-		if i > 100 {
-			runtime.Gosched()
-		}
-		pause()
-	}
+	p.await()
 	p.job = nil
 	if f := p.failed.Swap(nil); f != nil {
 		panic(f.value)
+	}
+}
+
+// await returns when no worker is inside the job. The last task is mostly a matter of
+// microseconds; a worker whose core was taken away is not waited for spinning, which
+// would keep the core from it.
+func (p *pool) await() {
+	for start, i := time.Now(), 0; p.active.Load() != 0; i++ {
+		if i%8 == 7 && time.Since(start) > awaitFor {
+			p.waits.Store(true)
+			if p.active.Load() != 0 || !p.waits.CompareAndSwap(true, false) {
+				<-p.idle // whoever leaves last takes the flag and sends
+			}
+			return
+		}
+		pause()
+	}
+}
+
+// leave is a worker's way out of a job.
+func (p *pool) leave() {
+	if p.active.Add(-1) == 0 && p.waits.CompareAndSwap(true, false) {
+		p.idle <- struct{}{}
 	}
 }
 
@@ -138,7 +160,7 @@ func (p *pool) worker(w int) {
 					p.help(w)
 					seen = g
 				}
-				p.active.Add(-1)
+				p.leave()
 				idle = time.Now()
 				continue
 			}

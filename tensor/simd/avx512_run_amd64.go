@@ -17,6 +17,8 @@ type gemmZArgs struct {
 	c            unsafe.Pointer
 	cLd          int
 	mask1, mask2 uint64
+	next         unsafe.Pointer // fetched by packed kernels, a line for each k
+	step         int            // of next for two k; 0 fetches nothing new
 }
 
 // rowsZ is the most rows of a tile, of 32 columns: 28 of the 32 registers are sums.
@@ -93,6 +95,12 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 			}
 			if pack {
 				a.a = unsafe.Pointer(&g.Scratch[t*16*k])
+				a.next, a.step = a.b, 0
+				// The last two tiles bring the next two panels into L2; otherwise memory rests
+				// while all tiles but the first run.
+				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && p+n < p1 && g.BK == 0 && g.Half.Format == 0 {
+					a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*g.K*n), 8*PanelWidth
+				}
 				gemmZPacked(rows, panels, &a)
 				continue
 			}

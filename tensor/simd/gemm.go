@@ -98,6 +98,24 @@ const packPanels = 16
 
 var zeros [PanelWidth]float32
 
+// TileRows is the number of rows that the widest kernel of the level in use computes at
+// once: work is best cut to multiples of it.
+func TileRows() int {
+	if Level >= AVX512 {
+		return 14 // of 32 columns: 28 of the 32 registers are sums
+	}
+	return 6
+}
+
+// TilePanels is the number of panels that a tile spans: products cut at multiples of it
+// run fastest.
+func TilePanels() int {
+	if Level >= AVX512 {
+		return 2
+	}
+	return 1
+}
+
 // Run computes rows m0 ≤ i < m1 and panels p0 ≤ p < p1 (columns 16·p0 … ). It does
 // not allocate.
 func (g *Gemm) Run(m0, m1, p0, p1 int) {

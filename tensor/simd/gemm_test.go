@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -109,6 +110,48 @@ func testGemm(t *testing.T) {
 	}
 	checkGemm(t, 130, 40, 800, 4)
 	checkGemm(t, 130, 140, 800, 4)
+}
+
+// At AVX-512 a row's sums are the same bits whatever rows are computed with it, packed
+// or not, from float32 or from 16-bit weights, at every depth.
+func TestGemmRowsAlone(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		if Level < AVX512 {
+			t.Skip("tiles of few rows sum in several chains below AVX-512")
+		}
+		const n = 100
+		for _, k := range []int{1, 3, 64, 800} {
+			r := rand.New(rand.NewPCG(uint64(k), 9))
+			a, b := randomFloats(r, 130*k), randomFloats(r, PackedLen(k, n))
+			half := make([]byte, 2*len(b))
+			for i, v := range b {
+				binary.LittleEndian.PutUint16(half[2*i:], narrow(BlockBF16, v))
+			}
+			for _, kind := range []string{"float32", "half", "direct"} {
+				product := func(from, m int, scratch []float32) []float32 {
+					g := Gemm{M: m, N: n, K: k, A: a[from*k:], ARow: k, AK: 1, B: b, C: make([]float32, m*n), CRow: n, Scratch: scratch}
+					switch kind {
+					case "half":
+						g.Half = HalfPanels{Format: BlockBF16, Data: half, Wide: make([]float32, PanelWidth*k)}
+					case "direct":
+						g.BK = n
+					}
+					g.Run(0, m, 0, (n+15)/16)
+					return g.C
+				}
+				all := product(0, 130, make([]float32, GemmScratch))
+				for _, m := range []int{1, 3, 8, 14, 15, 29} {
+					for _, scratch := range [][]float32{nil, make([]float32, GemmScratch)} {
+						for i, got := range product(11, m, scratch) {
+							if want := all[11*n+i]; got != want {
+								t.Fatalf("%s, k %d, %d rows: element %d is %g, among 130 rows %g", kind, k, m, i, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
 }
 
 func FuzzGemm(f *testing.F) {

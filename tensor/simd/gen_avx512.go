@@ -67,7 +67,8 @@ func args(list ...any) {
 
 // gemm: c[rows, 16·panels] = init + a·b. Masks cut the columns. Packed A is [k][16],
 // row r ≥ 8 at 16-rows+r; otherwise it has strides. An element is one chain of sums
-// over k, so that it does not depend on the rows beside it. Z28, Z29 b, Z30 and Z31 a.
+// over k, so that it does not depend on the rows beside it. Packed kernels fetch one
+// line of another panel, R8, for each k. Z28, Z29 b, Z30 and Z31 a.
 func gemm(rows, panels int, packed bool) {
 	name := fmt.Sprintf("gemmZ%dx%d", rows, panels)
 	if packed {
@@ -77,7 +78,10 @@ func gemm(rows, panels int, packed bool) {
 	args(0, "CX", 8, "SI", 16, "DX", 24, "BX", 32, "DI", 40, "R10", 48, "R11", 56, "R14", 64, "R15")
 	p("KMOVW 88(AX), K1")
 	p("KMOVW 96(AX), K2")
-	if !packed {
+	if packed {
+		p("MOVQ 104(AX), R8")
+		p("MOVQ 112(AX), R9")
+	} else {
 		rowBases(rows)
 	}
 	acc := func(r, q int) int { return r*panels + q }
@@ -134,6 +138,9 @@ func gemm(rows, panels int, packed bool) {
 	p("PCALIGN $32")
 	label("loop")
 	if packed {
+		p("PREFETCHT1 (R8)")
+		p("PREFETCHT1 64(R8)")
+		p("ADDQ R9, R8")
 		p("PREFETCHT0 512(SI)")
 		p("PREFETCHT0 576(SI)")
 		p("PREFETCHT0 512(DI)")

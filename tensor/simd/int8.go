@@ -44,6 +44,15 @@ func NewInt8Weights(k, n int) *Int8Weights {
 	return &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, scales), Sums: make([]int32, scales)}
 }
 
+// Bytes is what the matrix takes in memory.
+func (w *Int8Weights) Bytes() int { return len(w.Data) + 4*len(w.Scale) + 4*len(w.Sums) }
+
+// Int8Bytes is Bytes of a matrix [k,n].
+func Int8Bytes(k, n int) int {
+	columns := (n + PanelWidth - 1) / PanelWidth * PanelWidth
+	return columns*int8K(k) + 2048 + 8*int8Groups(k)*columns
+}
+
 // QuantizeWeights quantises B [k,n], whose element (i,j) is b[i*strideK+j*strideN].
 func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 	w := NewInt8Weights(k, n)
