@@ -11,7 +11,7 @@ import (
 
 // Errors of queries and files.
 var (
-	ErrVector  = errors.New("vector is zero, NaN or infinite, or too short or too long for float32")
+	ErrVector  = errors.New("vector is zero, NaN or infinite, or too long for float32")
 	ErrDim     = errors.New("wrong number of dimensions")
 	ErrNotOurs = errors.New("not a rag2 index file")
 	ErrVersion = errors.New("index file of another version")

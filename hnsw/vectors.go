@@ -212,8 +212,7 @@ func checkVector(v []float32) (norm2 float64, err error) {
 		s0 += float64(v[i]) * float64(v[i])
 	}
 	norm2 = s0 + s1
-	// Sums of scores must fit float32, and below 2^-100 lose their digits, or are 0.
-	if !(norm2 > 0x1p-100 && norm2 < math.MaxFloat32/16) {
+	if !(norm2 > 0 && norm2 < math.MaxFloat32/16) { // sums of scores must fit float32
 		return norm2, ErrVector
 	}
 	return norm2, nil
