@@ -9,6 +9,7 @@ import (
 
 	"rag2/pipeline/home"
 	"rag2/tensor"
+	"rag2/tensor/simd"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -77,6 +78,9 @@ func envName(flag string) string {
 // configure gives every flag that was not set on the command line its value from the
 // environment or the configuration file.
 func (a *app) configure(c *cobra.Command) error {
+	if simd.LevelError != nil {
+		return usageError{simd.LevelError}
+	}
 	if !c.Flags().Changed("config") {
 		if v := os.Getenv(envName("config")); v != "" {
 			if err := c.Flags().Set("config", v); err != nil {
