@@ -70,7 +70,7 @@ func (q *quantizeJob) task(_ *execution, i, _ int) {
 // quantizeStep quantises the rows of A, several per task.
 type quantizeStep dotStep
 
-const quantizeRows = 32
+const quantizeRows = 8
 
 // prepareInt8 quantises A unless the last product had the same.
 func (s *dotStep) prepareInt8(x *execution) {

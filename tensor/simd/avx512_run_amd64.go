@@ -134,11 +134,14 @@ type int8ZArgs struct {
 	b, b2          unsafe.Pointer
 	c              unsafe.Pointer
 	cLd            int
-	sums, scale    unsafe.Pointer
-	zero, rowScale unsafe.Pointer
+	sums, scale    unsafe.Pointer // of the first group's columns
+	zero, rowScale unsafe.Pointer // of the first group's rows
 	mask1, mask2   uint64
-	init           unsafe.Pointer
-	initLd         int
+	next           unsafe.Pointer // fetched, a line for each step of 8
+	step           int
+	groupCols      int // from a group's columns to the next one's
+	groupRows      int
+	bias           unsafe.Pointer // of the columns, or zeros
 }
 
 // runFast is Run for AVX-512; false when the level is lower.
@@ -146,35 +149,33 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 	if Level < AVX512 {
 		return false
 	}
-	most := 10
+	most := 5
 	if Level >= VNNI {
-		most = 12
+		most = 6
 	}
 	rb, k := RowBytes(w.K), int8K(w.K)
 	tiles := (m1 - m0 + most - 1) / most
+	ahead := min(4, tiles-1) // tiles that bring the next panels into L2, each a quarter of them
 	for p := p0; p < p1; p += 2 {
 		panels := min(2, p1-p)
-		for g := range int8Groups(w.K) {
-			from, at := g*Int8Group, (g*w.panels+p)*PanelWidth
-			a := int8ZArgs{k8: (min(k, from+Int8Group) - from) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k+from*PanelWidth]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[at]), scale: unsafe.Pointer(&w.Scale[at]),
-				mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
-			if panels == 2 {
-				a.b2 = unsafe.Add(a.b, PanelWidth*k)
+		a := int8ZArgs{k8: k / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[p*PanelWidth]), scale: unsafe.Pointer(&w.Scale[p*PanelWidth]),
+			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth), groupCols: 4 * w.panels * PanelWidth, groupRows: 4 * q.M, bias: unsafe.Pointer(&zerosZ)}
+		if panels == 2 {
+			a.b2 = unsafe.Add(a.b, PanelWidth*k)
+		}
+		for t := range tiles {
+			i := m0 + (m1-m0)*t/tiles
+			rows := m0 + (m1-m0)*(t+1)/tiles - i
+			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
+			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
+			a.next, a.step = a.b, 0
+			if n := t - (tiles - ahead); n >= 0 && p+4 <= p1 {
+				a.next, a.step = unsafe.Add(a.b, PanelWidth*k*2+n*(k/2*PanelWidth)), 64
 			}
-			for t := range tiles {
-				i := m0 + (m1-m0)*t/tiles
-				rows := m0 + (m1-m0)*(t+1)/tiles - i
-				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+from]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
-				a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
-				a.init, a.initLd = a.c, a.cLd
-				if g == 0 {
-					a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
-				}
-				if Level >= VNNI {
-					int8VNNI(rows, panels, &a)
-				} else {
-					int8Z(rows, panels, &a)
-				}
+			if Level >= VNNI {
+				int8VNNI(rows, panels, &a)
+			} else {
+				int8Z(rows, panels, &a)
 			}
 		}
 	}

@@ -183,53 +183,79 @@ func gemm(rows, panels int, packed bool) {
 	p("RET")
 }
 
-// int8Tile: c[rows, 16·panels] = init + (a·b − zero·sums)·rowScale·scale; b is [2·k8][16][4]
-// signed bytes, a rows of bytes without sign: up to 127 with |b| ≤ 63 when vnni is
-// false, so that four products fit 16 bits. Z24 … Z27 b, Z28, Z29 a, Z30 temporary,
-// Z31 ones.
+// int8Rows is the number of rows that an int8 kernel takes at most: each has a sum of
+// integers and one of floats for two panels.
+func int8Rows(vnni bool) int {
+	if vnni {
+		return 6
+	}
+	return 5
+}
+
+// int8Tile: c[rows, 16·panels] = bias + Σ over groups (a·b − zero·sums)·rowScale·scale; b
+// is [2·k8][16][4] signed bytes, a rows of bytes without sign: up to 127 with |b| ≤ 63
+// when vnni is false, so that four products fit 16 bits. A group is 16 steps of 8. The
+// kernel fetches one line of R12 for each step, for whoever comes next. Z24 … Z27 b, Z28,
+// Z29 a, Z30 and Z31 temporary; without vnni Z22 is too and Z23 has ones.
 func int8Tile(rows, panels int, vnni bool) {
 	name := fmt.Sprintf("int8Z%dx%d", rows, panels)
 	if vnni {
 		name = fmt.Sprintf("int8VNNI%dx%d", rows, panels)
 	}
 	head(name, "args *int8ZArgs", 8)
-	args(0, "CX", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 40, "R14", 48, "R15")
+	args(0, "R11", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 56, "R14", 64, "R15", 72, "BX", 80, "R9", 104, "R12", 112, "R13", 136, "CX")
 	p("KMOVW 88(AX), K1")
 	p("KMOVW 96(AX), K2")
 	rowBases(rows)
-	for i := range rows * panels {
-		p("VPXORD Z%d, Z%d, Z%d", i, i, i)
+	acc := func(r, q int) int { return r*panels + q }
+	sum := func(r, q int) int { return (int8Rows(vnni)+r)*panels + q }
+	for q := range panels {
+		p("VMOVUPS.Z %d(CX), K%d, Z%d", 64*q, q+1, sum(0, q))
+		for r := 1; r < rows; r++ {
+			p("VMOVAPS Z%d, Z%d", sum(0, q), sum(r, q))
+		}
 	}
 	if !vnni {
-		p("VPTERNLOGD $255, Z31, Z31, Z31")
-		p("VPSRLW $15, Z31, Z31")
+		p("VPTERNLOGD $255, Z23, Z23, Z23")
+		p("VPSRLW $15, Z23, Z23")
 	}
 	b := []string{"DI", "R10"}
+	label("group")
+	p("VPXORD Z31, Z31, Z31")
+	for r := range rows {
+		p("VPSUBD.BCST %d(BX), Z31, Z30", 4*r)
+		for q := range panels {
+			p("VPMULLD %d(R14), Z30, Z%d", 64*q, acc(r, q))
+		}
+	}
+	p("MOVQ $16, CX")
+	p("CMPQ R11, CX")
+	p("CMOVQLT R11, CX")
+	p("SUBQ CX, R11")
 	p("PCALIGN $32")
 	label("loop")
+	p("PREFETCHT1 (R12)")
+	p("ADDQ R13, R12")
 	for q := range panels {
 		for h := range 2 {
 			p("VMOVDQU32 %d(%s), Z%d", 64*h, b[q], 24+2*q+h)
 		}
-		p("PREFETCHT0 1024(%s)", b[q])
-		p("PREFETCHT0 1088(%s)", b[q])
 	}
 	for r := range rows {
 		for h := range 2 {
 			p("VPBROADCASTD %s, Z%d", rowAddr(r, 4*h), 28+h)
 		}
 		for q := range panels {
-			acc := r*panels + q
 			if vnni {
-				p("VPDPBUSD Z%d, Z28, Z%d", 24+2*q, acc)
-				p("VPDPBUSD Z%d, Z29, Z%d", 25+2*q, acc)
+				p("VPDPBUSD Z%d, Z28, Z%d", 24+2*q, acc(r, q))
+				p("VPDPBUSD Z%d, Z29, Z%d", 25+2*q, acc(r, q))
 				continue
 			}
 			p("VPMADDUBSW Z%d, Z28, Z30", 24+2*q)
-			p("VPMADDUBSW Z%d, Z29, Z23", 25+2*q)
-			p("VPADDW Z23, Z30, Z30")
-			p("VPMADDWD Z31, Z30, Z30")
-			p("VPADDD Z30, Z%d, Z%d", acc, acc)
+			p("VPMADDUBSW Z%d, Z29, Z22", 25+2*q)
+			p("VPADDW Z22, Z30, Z30")
+			p("VPMADDWD Z23, Z30, Z30")
+			p("VPADDD Z30, Z%d, Z%d", acc(r, q), acc(r, q))
 		}
 	}
 	for i := 0; 3*i < rows; i++ {
@@ -240,23 +266,29 @@ func int8Tile(rows, panels int, vnni bool) {
 	}
 	p("DECQ CX")
 	p("JNZ loop")
-	args(56, "BX", 64, "CX", 72, "DI", 80, "SI", 104, "R8", 112, "R9") // sums, scale, zero, rowScale, init
+	for q := range panels {
+		p("VMOVUPS %d(R15), Z%d", 64*q, 24+q)
+	}
 	for r := range rows {
-		p("VPBROADCASTD %d(DI), Z30", 4*r)
-		p("VBROADCASTSS %d(SI), Z29", 4*r)
 		for q := range panels {
-			acc := r*panels + q
-			p("VPMULLD %d(BX), Z30, Z28", 64*q)
-			p("VPSUBD Z28, Z%d, Z28", acc)
-			p("VCVTDQ2PS Z28, Z28")
-			p("VMULPS %d(CX), Z28, Z28", 64*q)
-			p("VMOVUPS.Z %d(R8), K%d, Z27", 64*q, q+1)
-			p("VFMADD213PS Z27, Z29, Z28")
-			p("VMOVUPS Z28, K%d, %d(R14)", q+1, 64*q)
+			p("VCVTDQ2PS Z%d, Z%d", acc(r, q), acc(r, q))
+			p("VMULPS Z%d, Z%d, Z%d", 24+q, acc(r, q), acc(r, q))
+			p("VFMADD231PS.BCST %d(R9), Z%d, Z%d", 4*r, acc(r, q), sum(r, q))
+		}
+	}
+	p("ADDQ 120(AX), R14")
+	p("ADDQ 120(AX), R15")
+	p("ADDQ 128(AX), BX")
+	p("ADDQ 128(AX), R9")
+	p("TESTQ R11, R11")
+	p("JNZ group")
+	args(40, "R14", 48, "R15")
+	for r := range rows {
+		for q := range panels {
+			p("VMOVUPS Z%d, K%d, %d(R14)", sum(r, q), q+1, 64*q)
 		}
 		if r < rows-1 {
 			p("ADDQ R15, R14")
-			p("ADDQ R9, R8")
 		}
 	}
 	p("VZEROUPPER")
@@ -296,11 +328,10 @@ func all() {
 		}
 	}
 	for panels := 1; panels <= 2; panels++ {
-		for rows := 1; rows <= 12; rows++ {
-			if rows <= 10 {
-				int8Tile(rows, panels, false)
+		for _, vnni := range []bool{false, true} {
+			for rows := 1; rows <= int8Rows(vnni); rows++ {
+				int8Tile(rows, panels, vnni)
 			}
-			int8Tile(rows, panels, true)
 		}
 	}
 	quantize8()
@@ -342,6 +373,6 @@ func tables() {
 	}
 	choice("gemmZ", "gemmZArgs", "gemmZ", "", 1, 14)
 	choice("gemmZPacked", "gemmZArgs", "gemmZ", "packed", 8, 14)
-	choice("int8Z", "int8ZArgs", "int8Z", "", 1, 10)
-	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, 12)
+	choice("int8Z", "int8ZArgs", "int8Z", "", 1, int8Rows(false))
+	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, int8Rows(true))
 }
