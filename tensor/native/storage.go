@@ -224,7 +224,7 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 	case x.blocks != nil:
 		s.blockTask(x, w, c, cRow, m0, m1, p0, p1)
 	case x.int8 != nil:
-		x.int8.Run(&x.rows, c, cRow, m0, m1, p0, p1)
+		x.int8.Run(&x.rows, nil, c, cRow, m0, m1, p0, p1)
 	default:
 		return false
 	}

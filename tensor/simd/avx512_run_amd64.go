@@ -134,18 +134,16 @@ type int8ZArgs struct {
 	b, b2          unsafe.Pointer
 	c              unsafe.Pointer
 	cLd            int
-	sums, scale    unsafe.Pointer // of the first group's columns
 	zero, rowScale unsafe.Pointer // of the first group's rows
 	mask1, mask2   uint64
 	next           unsafe.Pointer // fetched, a line for each step of 8
 	step           int
-	groupCols      int // from a group's columns to the next one's
-	groupRows      int
+	groupRows      int            // from a group's rows to the next one's
 	bias           unsafe.Pointer // of the columns, or zeros
 }
 
 // runFast is Run for AVX-512; false when the level is lower.
-func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) bool {
+func (w *Int8Weights) runFast(q *Int8Rows, bias, c []float32, cRow, m0, m1, p0, p1 int) bool {
 	if Level < AVX512 {
 		return false
 	}
@@ -153,15 +151,18 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 	if Level >= VNNI {
 		most = 6
 	}
-	rb, k := RowBytes(w.K), int8K(w.K)
+	rb, panel := RowBytes(w.K), int8Panel(w.K)
+	_ = w.Data[p1*panel-1]
 	tiles := (m1 - m0 + most - 1) / most
-	ahead := min(4, tiles-1) // tiles that bring the next panels into L2, each a quarter of them
+	ahead := min(5, tiles-1) // tiles that bring the next panels into L2, each its part of them
 	for p := p0; p < p1; p += 2 {
-		panels := min(2, p1-p)
-		a := int8ZArgs{k8: k / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[p*PanelWidth]), scale: unsafe.Pointer(&w.Scale[p*PanelWidth]),
-			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth), groupCols: 4 * w.panels * PanelWidth, groupRows: 4 * q.M, bias: unsafe.Pointer(&zerosZ)}
-		if panels == 2 {
-			a.b2 = unsafe.Add(a.b, PanelWidth*k)
+		a := int8ZArgs{k8: int8K(w.K) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*panel]), cLd: 4 * cRow, groupRows: 4 * q.M, bias: unsafe.Pointer(&zerosZ),
+			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
+		if p+1 < w.panels {
+			a.b2 = unsafe.Add(a.b, panel)
+		}
+		if bias != nil {
+			a.bias = unsafe.Pointer(&bias[p*PanelWidth])
 		}
 		for t := range tiles {
 			i := m0 + (m1-m0)*t/tiles
@@ -169,13 +170,13 @@ func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int
 			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
 			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
 			a.next, a.step = a.b, 0
-			if n := t - (tiles - ahead); n >= 0 && p+4 <= p1 {
-				a.next, a.step = unsafe.Add(a.b, PanelWidth*k*2+n*(k/2*PanelWidth)), 64
+			if n := t - (tiles - ahead); n >= 0 && p+4 <= w.panels { // beyond p1 too: whoever takes pieces in turn goes on there
+				a.next, a.step = unsafe.Add(a.b, 2*panel+n*(2*panel/ahead)), 64
 			}
 			if Level >= VNNI {
-				int8VNNI(rows, panels, &a)
+				int8VNNI(rows, min(2, p1-p), &a)
 			} else {
-				int8Z(rows, panels, &a)
+				int8Z(rows, min(2, p1-p), &a)
 			}
 		}
 	}

@@ -193,8 +193,8 @@ func int8Rows(vnni bool) int {
 }
 
 // int8Tile: c[rows, 16·panels] = bias + Σ over groups (a·b − zero·sums)·rowScale·scale; b
-// is [2·k8][16][4] signed bytes, a rows of bytes without sign: up to 127 with |b| ≤ 63
-// when vnni is false, so that four products fit 16 bits. A group is 16 steps of 8. The
+// are blocks of Int8Weights, a rows of bytes without sign: up to 127 with |b| ≤ 63 when
+// vnni is false, so that four products fit 16 bits. A group is 16 steps of 8. The
 // kernel fetches one line of R12 for each step, for whoever comes next. Z24 … Z27 b, Z28,
 // Z29 a, Z30 and Z31 temporary; without vnni Z22 is too and Z23 has ones.
 func int8Tile(rows, panels int, vnni bool) {
@@ -203,9 +203,9 @@ func int8Tile(rows, panels int, vnni bool) {
 		name = fmt.Sprintf("int8VNNI%dx%d", rows, panels)
 	}
 	head(name, "args *int8ZArgs", 8)
-	args(0, "R11", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 56, "R14", 64, "R15", 72, "BX", 80, "R9", 104, "R12", 112, "R13", 136, "CX")
-	p("KMOVW 88(AX), K1")
-	p("KMOVW 96(AX), K2")
+	args(0, "R11", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 56, "BX", 64, "R9", 88, "R12", 96, "R13", 112, "CX")
+	p("KMOVW 72(AX), K1")
+	p("KMOVW 80(AX), K2")
 	rowBases(rows)
 	acc := func(r, q int) int { return r*panels + q }
 	sum := func(r, q int) int { return (int8Rows(vnni)+r)*panels + q }
@@ -225,8 +225,11 @@ func int8Tile(rows, panels int, vnni bool) {
 	for r := range rows {
 		p("VPSUBD.BCST %d(BX), Z31, Z30", 4*r)
 		for q := range panels {
-			p("VPMULLD %d(R14), Z30, Z%d", 64*q, acc(r, q))
+			p("VPMULLD (%s), Z30, Z%d", b[q], acc(r, q))
 		}
+	}
+	for q := range panels {
+		p("ADDQ $64, %s", b[q])
 	}
 	p("MOVQ $16, CX")
 	p("CMPQ R11, CX")
@@ -267,7 +270,8 @@ func int8Tile(rows, panels int, vnni bool) {
 	p("DECQ CX")
 	p("JNZ loop")
 	for q := range panels {
-		p("VMOVUPS %d(R15), Z%d", 64*q, 24+q)
+		p("VMOVUPS (%s), Z%d", b[q], 24+q)
+		p("ADDQ $64, %s", b[q])
 	}
 	for r := range rows {
 		for q := range panels {
@@ -276,10 +280,8 @@ func int8Tile(rows, panels int, vnni bool) {
 			p("VFMADD231PS.BCST %d(R9), Z%d, Z%d", 4*r, acc(r, q), sum(r, q))
 		}
 	}
-	p("ADDQ 120(AX), R14")
-	p("ADDQ 120(AX), R15")
-	p("ADDQ 128(AX), BX")
-	p("ADDQ 128(AX), R9")
+	p("ADDQ 104(AX), BX")
+	p("ADDQ 104(AX), R9")
 	p("TESTQ R11, R11")
 	p("JNZ group")
 	args(40, "R14", 48, "R15")

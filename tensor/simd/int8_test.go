@@ -38,13 +38,14 @@ func testInt8Exact(t *testing.T) {
 				q.Set(i, a[i*k:(i+1)*k])
 			}
 			c := make([]float32, m*n)
-			panels := (n + 15) / 16
-			w.Run(q, c, n, 0, m, 0, panels)
+			bias := randomFloats(r, n)
+			w.Run(q, bias, c, n, 0, m, 0, (n+15)/16)
 			for i := range m {
 				for j := range n {
-					want := 0.0
+					want := float64(bias[j])
 					for l := range k {
-						v := w.Data[j/16*16*int8K(k)+(l/4*16+j%16)*4+l%4]
+						_, ints, scale := w.block(j/16, l/Int8Group)
+						v := ints[(l%Int8Group/4*16+j%16)*4+l%4]
 						if float32(v) > wmax || float32(v) < -wmax {
 							t.Fatalf("weight %d", v)
 						}
@@ -53,7 +54,7 @@ func testInt8Exact(t *testing.T) {
 							t.Fatalf("activation %d", x)
 						}
 						g := l / Int8Group
-						want += float64(v) * float64(int32(x)-q.Zero[g*m+i]) * float64(w.Scale[g*panels*16+j]) * float64(q.Scale[g*m+i])
+						want += float64(v) * float64(int32(x)-q.Zero[g*m+i]) * float64(scale[j%16]) * float64(q.Scale[g*m+i])
 					}
 					if d := math.Abs(float64(c[i*n+j]) - want); d > 1e-5*(1+math.Abs(want)) {
 						t.Fatalf("%v extreme %v: c[%d,%d] = %g, want %g", s, extreme, i, j, c[i*n+j], want)
@@ -77,11 +78,11 @@ func testInt8Accuracy(t *testing.T) {
 	for i := range m {
 		q.Set(i, a[i*k:(i+1)*k])
 	}
-	w.Run(q, c, n, 0, m, 0, n/16)
+	w.Run(q, nil, c, n, 0, m, 0, n/16)
 	var dot, x2, y2 float64
 	for i := range m {
 		one.Set(0, a[i*k:(i+1)*k])
-		w.Run(one, d, n, 0, 1, 0, n/16)
+		w.Run(one, nil, d, n, 0, 1, 0, n/16)
 		for j := range n {
 			if d[j] != c[i*n+j] {
 				t.Fatalf("row %d alone differs", i)
@@ -130,7 +131,7 @@ func BenchmarkInt8(b *testing.B) {
 			}
 			for b.Loop() {
 				for i := 0; i < m; i += 64 {
-					w.Run(q, c[i*n:], n, i, min(m, i+64), 0, (n+15)/16)
+					w.Run(q, nil, c[i*n:], n, i, min(m, i+64), 0, (n+15)/16)
 				}
 			}
 			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
