@@ -344,7 +344,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	i /= s.tn * s.tm
 	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
-	if x.blocks != nil && s.tm == 1 {
+	if s.mode == packWeight && s.tm == 1 {
 		tn = inTurn(tn, s.tn, len(x.workers))
 	}
 	unit := simd.TilePanels()

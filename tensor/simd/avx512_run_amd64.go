@@ -98,7 +98,7 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				a.next, a.step = a.b, 0
 				// The last two tiles bring the next two panels into L2; otherwise memory rests
 				// while all tiles but the first run.
-				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && p+n < p1 && g.BK == 0 && g.Half.Format == 0 {
+				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && g.BK == 0 && g.Half.Format == 0 && (p+n+1)*PanelWidth*g.K <= len(g.B) {
 					a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*g.K*n), 8*PanelWidth
 				}
 				gemmZPacked(rows, panels, &a)
