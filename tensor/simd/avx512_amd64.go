@@ -197,6 +197,9 @@ func int8VNNI6x2(args *int8ZArgs)
 //go:noescape
 func quantize8Z(dst *byte, x *float32, n int, inv, zero float32)
 
+//go:noescape
+func quantizeGroupsZ(dst *byte, x *float32, groups int, scale *float32, zero *int32, stride int, limit float32) (done int)
+
 func gemmZ(rows, panels int, a *gemmZArgs) {
 	switch 2*rows + panels {
 	case 3:

@@ -320,6 +320,91 @@ func quantize8() {
 	p("RET")
 }
 
+// quantizeGroups: groups of 128 floats to bytes, as quantizeGroup does: from lo, hi, the
+// least and the largest and 0, scale = (hi−lo)/255 and zero = round(−lo/scale). It ends
+// before a group with something not finite or a scale that is not positive or has no
+// inverse, and gives their number. Scales and zeros are stride bytes apart.
+func quantizeGroups() {
+	head("quantizeGroupsZ", "dst *byte, x *float32, groups int, scale *float32, zero *int32, stride int, limit float32) (done int", 64)
+	p("MOVQ dst+0(FP), DI")
+	p("MOVQ x+8(FP), SI")
+	p("MOVQ groups+16(FP), CX")
+	p("MOVQ scale+24(FP), R8")
+	p("MOVQ zero+32(FP), R9")
+	p("MOVQ stride+40(FP), R10")
+	p("VMOVSS limit+48(FP), X16")
+	p("XORQ AX, AX")
+	p("VPXORD Z17, Z17, Z17")
+	p("MOVL $0x3f800000, DX")
+	p("VMOVD DX, X18")
+	p("MOVL $0x7f800000, DX")
+	p("VMOVD DX, X19")
+	p("TESTQ CX, CX")
+	p("JEQ done")
+	label("loop")
+	for i := range 8 {
+		p("VMOVUPS %d(SI), Z%d", 64*i, i)
+	}
+	for i, op := range []string{"VMINPS", "VMAXPS", "VADDPS"} {
+		to := 8 + 4*i
+		if i == 2 {
+			to = 20
+		}
+		for j := range 4 {
+			p("%s Z%d, Z%d, Z%d", op, 2*j, 2*j+1, to+j)
+		}
+		p("%s Z%d, Z%d, Z%d", op, to, to+1, to)
+		p("%s Z%d, Z%d, Z%d", op, to+2, to+3, to+2)
+		p("%s Z%d, Z%d, Z%d", op, to, to+2, to)
+	}
+	p("VFPCLASSPSZ $0x99, Z20, K1")
+	p("KORTESTW K1, K1")
+	p("JNE done")
+	for _, f := range []string{"VSHUFF64X2 $0x4e, Z%[1]d, Z%[1]d, Z%[2]d", "VSHUFF64X2 $0xb1, Z%[1]d, Z%[1]d, Z%[2]d", "VPERMILPS $0x4e, Z%[1]d, Z%[2]d", "VPERMILPS $0xb1, Z%[1]d, Z%[2]d"} {
+		p(f, 8, 9)
+		p(f, 12, 13)
+		p("VMINPS Z9, Z8, Z8")
+		p("VMAXPS Z13, Z12, Z12")
+	}
+	p("VMINSS X17, X8, X8")
+	p("VMAXSS X17, X12, X12")
+	p("VSUBSS X8, X12, X9")
+	p("VDIVSS X16, X9, X9")
+	p("VUCOMISS X17, X9")
+	p("JLS done")
+	p("VUCOMISS X19, X9")
+	p("JHS done")
+	p("VDIVSS X9, X18, X10")
+	p("VUCOMISS X19, X10")
+	p("JHS done")
+	p("VMOVSS X9, (R8)")
+	p("VXORPS X11, X11, X11")
+	p("VSUBSS X8, X11, X11")
+	p("VMULSS X10, X11, X11")
+	p("VRNDSCALESS $0, X11, X11, X11")
+	p("VCVTTSS2SI X11, DX")
+	p("MOVL DX, (R9)")
+	p("VBROADCASTSS X10, Z10")
+	p("VBROADCASTSS X11, Z11")
+	for i := range 8 {
+		p("VFMADD213PS Z11, Z10, Z%d", i)
+		p("VCVTPS2DQ Z%d, Z%d", i, i)
+		p("VPMAXSD Z17, Z%d, Z%d", i, i)
+		p("VPMOVUSDB Z%d, %d(DI)", i, 16*i)
+	}
+	p("ADDQ $512, SI")
+	p("ADDQ $128, DI")
+	p("ADDQ R10, R8")
+	p("ADDQ R10, R9")
+	p("INCQ AX")
+	p("CMPQ AX, CX")
+	p("JLT loop")
+	label("done")
+	p("MOVQ AX, done+56(FP)")
+	p("VZEROUPPER")
+	p("RET")
+}
+
 func all() {
 	for rows := 1; rows <= 14; rows++ {
 		for panels := 1; panels <= 2; panels++ {
@@ -337,6 +422,7 @@ func all() {
 		}
 	}
 	quantize8()
+	quantizeGroups()
 }
 
 func main() {

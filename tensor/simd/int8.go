@@ -124,7 +124,10 @@ func (q *Int8Rows) Resize(m, k int) {
 func (q *Int8Rows) Set(i int, x []float32) {
 	row := q.Data[i*RowBytes(q.K) : (i+1)*RowBytes(q.K)]
 	clear(row[len(x):])
-	for g := range int8Groups(len(x)) {
+	for g := 0; g < int8Groups(len(x)); g++ {
+		if g += quantizeGroups(row[g*Int8Group:], x[g*Int8Group:], q.Scale[g*q.M+i:], q.Zero[g*q.M+i:], q.M); g == int8Groups(len(x)) {
+			break
+		}
 		end := min(len(x), (g+1)*Int8Group)
 		q.Scale[g*q.M+i], q.Zero[g*q.M+i] = quantizeGroup(row[g*Int8Group:end], x[g*Int8Group:end])
 	}

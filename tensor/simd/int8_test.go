@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -116,6 +117,79 @@ func TestInt8Awkward(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A row quantised whole is what its groups are one by one, whatever is in them.
+func TestInt8Groups(t *testing.T) { eachLevel(t, testInt8Groups) }
+
+func testInt8Groups(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 8))
+	group := func(kind int) []float32 {
+		x := randomFloats(r, Int8Group)
+		at := r.IntN(Int8Group)
+		for i := range x {
+			switch kind {
+			case 1:
+				x[i] = 0
+			case 2:
+				x[i] = float32(math.Abs(float64(x[i])))
+			case 3:
+				x[i] = -float32(math.Abs(float64(x[i])))
+			case 4:
+				x[i] *= 1e-43
+			case 5:
+				x[i] *= 1e-38
+			case 6:
+				x[i] *= 1e38
+			case 7:
+				x[i] = 3
+			}
+		}
+		switch kind {
+		case 8:
+			x[at] = nan
+		case 9:
+			x[at] = inf
+		case 10:
+			x[at] = -inf
+		case 11:
+			x[at], x[(at+1)%Int8Group] = 3.4e38, -3.4e38
+		case 12:
+			x[at] = 3.4e38
+		case 13:
+			x[at] = float32(math.Copysign(0, -1))
+		}
+		return x
+	}
+	for range 300 {
+		n := 1 + r.IntN(9)
+		var x []float32
+		for range n {
+			x = append(x, group(r.IntN(28))...)
+		}
+		x = x[:len(x)-r.IntN(2)*r.IntN(Int8Group)]
+		q := int8Rows(3, len(x))
+		q.Set(1, x)
+		for g := range int8Groups(len(x)) {
+			part := x[g*Int8Group : min(len(x), (g+1)*Int8Group)]
+			want := make([]byte, len(part))
+			scale, zero := quantizeGroup(want, part)
+			got := q.Data[RowBytes(len(x))+g*Int8Group:][:len(part)]
+			if s, z := q.Scale[g*3+1], q.Zero[g*3+1]; math.Float32bits(s) != math.Float32bits(scale) && (s == s || scale == scale) || z != zero || !bytes.Equal(got, want) {
+				t.Fatalf("group %d of %d: scale %g zero %d, want %g and %d; %v, want %v", g, n, s, z, scale, zero, got, want)
+			}
+		}
+	}
+}
+
+func BenchmarkInt8Rows(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	x := randomFloats(r, 3072)
+	q := int8Rows(1, len(x))
+	for b.Loop() {
+		q.Set(0, x)
+	}
+	b.SetBytes(int64(4 * len(x)))
 }
 
 func BenchmarkInt8(b *testing.B) {
