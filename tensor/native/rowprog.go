@@ -31,17 +31,14 @@ const (
 	iMax
 	iMin
 	iStoreBool // a to output value out
-	iSumSquares
-	iSoftmax // of every row
-	iScale   // a·b·c + d, d may be -1; b is one per row and divides when f is Div
 )
 
-// instr is dst = op(a, b, c, d) on registers.
+// instr is dst = op(a, b, c) on registers.
 type instr struct {
-	op              instrKind
-	f               simd.Op
-	dst, a, b, c, d int
-	out             *value
+	op           instrKind
+	f            simd.Op
+	dst, a, b, c int
+	out          *value
 }
 
 // register is a place for one intermediate result of a tile.
@@ -243,8 +240,7 @@ func (b *programBuilder) member(m *member) {
 	}
 }
 
-// simplify puts one instruction for GELU, softmax and parts of a normalisation and drops
-// what nothing uses.
+// simplify puts one instruction for GELU and drops what nothing uses.
 func (b *programBuilder) simplify() {
 	p := b.p
 	def := map[int]*instr{}
@@ -291,13 +287,6 @@ func (b *programBuilder) simplify() {
 			*in = instr{op: iUnary, f: simd.Gelu, dst: in.dst, a: x}
 		}
 	}
-	p.drop()
-	b.fuse()
-	p.drop()
-}
-
-// drop removes the instructions whose results nothing reads.
-func (p *rowProgram) drop() {
 	used := make([]bool, len(p.regsInfo))
 	var out []instr
 	for i := len(p.instrs) - 1; i >= 0; i-- {
@@ -372,18 +361,13 @@ func (i *instr) operands() []int {
 		return []int{i.a, i.b}
 	case iWhere:
 		return []int{i.a, i.b, i.c}
-	case iScale:
-		if i.d >= 0 {
-			return []int{i.a, i.b, i.c, i.d}
-		}
-		return []int{i.a, i.b, i.c}
 	}
 	return []int{i.a}
 }
 
 // rename replaces an operand.
 func (i *instr) rename(from, to int) {
-	for _, o := range []*int{&i.a, &i.b, &i.c, &i.d}[:len(i.operands())] {
+	for _, o := range []*int{&i.a, &i.b, &i.c}[:len(i.operands())] {
 		if *o == from {
 			*o = to
 		}

@@ -66,28 +66,6 @@ func (p *rowProgram) tile(x *execution, w *workerState, mem []float32, r0, nr, c
 			for r := range d {
 				d[r] = simd.Sum(a[r*nc : (r+1)*nc])
 			}
-		case iSumSquares:
-			d, a := regs[in.dst], regs[in.a]
-			for r := range d {
-				d[r] = simd.SumSquares(a[r*nc : (r+1)*nc])
-			}
-		case iSoftmax:
-			d, a := regs[in.dst], regs[in.a]
-			for r := range nr {
-				simd.Softmax(d[r*nc:(r+1)*nc], a[r*nc:(r+1)*nc])
-			}
-		case iScale:
-			d, a, gain := regs[in.dst], regs[in.a], regs[in.c]
-			for r, s := range regs[in.b] {
-				if in.f == simd.Div {
-					s = 1 / s
-				}
-				var bias []float32
-				if in.d >= 0 {
-					bias = regs[in.d][r*nc:]
-				}
-				simd.ScaleAdd(d[r*nc:(r+1)*nc], a[r*nc:], s, gain[r*nc:], bias)
-			}
 		case iMax:
 			d, a := regs[in.dst], regs[in.a]
 			for r := range d {

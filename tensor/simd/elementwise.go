@@ -154,62 +154,6 @@ func Sum(a []float32) float32 {
 	return (s[0] + s[4]) + (s[2] + s[6]) + ((s[1] + s[5]) + (s[3] + s[7]))
 }
 
-// SumSquares is the sum of a's squares, 0 for none; the order of additions depends on
-// len(a) only.
-func SumSquares(a []float32) float32 {
-	if len(a) > 0 && fast.squares != nil {
-		return fast.squares(&a[0], len(a))
-	}
-	var s [8]float32
-	for i, x := range a {
-		s[i%8] += x * x
-	}
-	return (s[0] + s[4]) + (s[2] + s[6]) + ((s[1] + s[5]) + (s[3] + s[7]))
-}
-
-// Softmax sets dst = exp(a−max(a)) / Σ exp(a−max(a)), in len(dst) elements. dst may be a.
-func Softmax(dst, a []float32) {
-	n := len(dst)
-	if n == 0 {
-		return
-	}
-	a = a[:n]
-	m, sum := Maximum(a), float32(0)
-	if fast.expSum != nil {
-		sum = fast.expSum(&dst[0], &a[0], &m, n)
-	} else {
-		BinaryVS(Sub, dst, a, &m)
-		Unary(Exp, dst, dst)
-		sum = Sum(dst)
-	}
-	sum = 1 / sum
-	BinaryVS(Mul, dst, dst, &sum)
-}
-
-// ScaleAdd sets dst[i] = a[i]·s·gain[i] + bias[i]; bias may be nil, dst may be a.
-func ScaleAdd(dst, a []float32, s float32, gain, bias []float32) {
-	n := len(dst)
-	if n == 0 {
-		return
-	}
-	a, gain = a[:n], gain[:n]
-	switch {
-	case bias == nil && fast.scale != nil:
-		fast.scale(&dst[0], &a[0], &s, &gain[0], n)
-	case bias == nil:
-		for i, x := range a {
-			dst[i] = x * s * gain[i]
-		}
-	case fast.scaleAdd != nil:
-		bias = bias[:n]
-		fast.scaleAdd(&dst[0], &a[0], &s, &gain[0], &bias[0], n)
-	default:
-		for i, x := range a {
-			dst[i] = x*s*gain[i] + bias[i]
-		}
-	}
-}
-
 // Maximum is the largest of a, -Inf for none, NaN if there is one.
 func Maximum(a []float32) float32 {
 	if len(a) > 0 && fast.max != nil {
@@ -310,10 +254,6 @@ type elementwiseKernels struct {
 	unary         [opCount]unaryFunc
 	where         func(dst, cond, a, b *float32, n int)
 	sum, max, min func(a *float32, n int) float32
-	squares       func(a *float32, n int) float32
-	expSum        func(dst, a, m *float32, n int) float32
-	scale         func(dst, a, s, gain *float32, n int)
-	scaleAdd      func(dst, a, s, gain, bias *float32, n int)
 	bools         func(dst *float32, src *byte, n int) // n a multiple of 8
 }
 

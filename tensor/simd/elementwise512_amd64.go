@@ -126,19 +126,7 @@ func geluZ(dst, a *float32, n int)
 func sumZ(a *float32, n int) float32
 
 //go:noescape
-func sumSquaresZ(a *float32, n int) float32
-
-//go:noescape
 func reduceMaxZ(a *float32, n int) float32
 
 //go:noescape
 func reduceMinZ(a *float32, n int) float32
-
-//go:noescape
-func expSumZ(dst, a, m *float32, n int) float32
-
-//go:noescape
-func scaleZ(dst, a, b, c *float32, n int)
-
-//go:noescape
-func scaleAddZ(dst, a, b, c, d *float32, n int)

@@ -126,22 +126,10 @@ func geluAVX2(dst, a *float32, n int)
 func sumAVX2(a *float32, n int) float32
 
 //go:noescape
-func sumSquaresAVX2(a *float32, n int) float32
-
-//go:noescape
 func reduceMaxAVX2(a *float32, n int) float32
 
 //go:noescape
 func reduceMinAVX2(a *float32, n int) float32
-
-//go:noescape
-func expSumAVX2(dst, a, m *float32, n int) float32
-
-//go:noescape
-func scaleAVX2(dst, a, b, c *float32, n int)
-
-//go:noescape
-func scaleAddAVX2(dst, a, b, c, d *float32, n int)
 
 //go:noescape
 func boolsAVX2(dst *float32, src *byte, n int)

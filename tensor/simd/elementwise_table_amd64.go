@@ -1,7 +1,6 @@
 package simd
 
-//go:generate sh -c "go run gen_elementwise.go s > elementwise_amd64.s; go run gen_elementwise.go go > e.tmp; mv e.tmp elementwise_amd64.go"
-//go:generate sh -c "go run gen_elementwise.go s512 > elementwise512_amd64.s; go run gen_elementwise.go go512 > e.tmp; mv e.tmp elementwise512_amd64.go"
+//go:generate sh -c "for f in '' 512; do go run gen_elementwise.go s$f > elementwise${f}_amd64.s; go run gen_elementwise.go go$f > e.tmp; mv e.tmp elementwise${f}_amd64.go; done"
 
 // elementwiseKernels are the loops of one level; nil where there is none.
 
@@ -28,7 +27,7 @@ var elementwiseAVX2 = elementwiseKernels{
 		Neg: negAVX2, Abs: absAVX2, Sqrt: sqrtAVX2, Rsqrt: rsqrtAVX2, Exp: expAVX2, Tanh: tanhAVX2, Erf: erfAVX2,
 		Logistic: logisticAVX2, Gelu: geluAVX2,
 	},
-	where: whereAVX2, sum: sumAVX2, squares: sumSquaresAVX2, expSum: expSumAVX2, scale: scaleAVX2, scaleAdd: scaleAddAVX2, max: reduceMaxAVX2, min: reduceMinAVX2, bools: boolsAVX2,
+	where: whereAVX2, sum: sumAVX2, max: reduceMaxAVX2, min: reduceMinAVX2, bools: boolsAVX2,
 }
 
 var elementwiseZ = elementwiseKernels{
@@ -54,7 +53,7 @@ var elementwiseZ = elementwiseKernels{
 		Neg: negZ, Abs: absZ, Sqrt: sqrtZ, Rsqrt: rsqrtZ, Exp: expZ, Tanh: tanhZ, Erf: erfZ,
 		Logistic: logisticZ, Gelu: geluZ,
 	},
-	where: whereZ, sum: sumZ, squares: sumSquaresZ, expSum: expSumZ, scale: scaleZ, scaleAdd: scaleAddZ, max: reduceMaxZ, min: reduceMinZ, bools: boolsAVX2,
+	where: whereZ, sum: sumZ, max: reduceMaxZ, min: reduceMinZ, bools: boolsAVX2,
 }
 
 func selectElementwise() {

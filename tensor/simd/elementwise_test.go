@@ -198,59 +198,6 @@ func testApproximations(t *testing.T) {
 	}
 }
 
-// What goes through rows once gives what its steps give one by one, in place too.
-func TestRowFunctions(t *testing.T) {
-	eachLevel(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(3, 7))
-		for n := 1; n < 150; n++ {
-			a, gain, bias := randomFloats(r, n), randomFloats(r, n), randomFloats(r, n)
-			special := r.IntN(8)
-			switch special {
-			case 0:
-				a[r.IntN(n)] = nan
-			case 1:
-				a[r.IntN(n)] = -inf
-			case 2:
-				for i := range a {
-					a[i] *= 50
-				}
-			}
-			largest, sum, squares := math.Inf(-1), 0.0, 0.0
-			for _, x := range a {
-				largest = max(largest, float64(x))
-				squares += float64(x) * float64(x)
-			}
-			for _, x := range a {
-				sum += math.Exp(float64(x) - largest)
-			}
-			same := func(what string, got float32, want float64) {
-				t.Helper()
-				if want != want && got == got || want == want && !(math.Abs(float64(got)-want) <= 3e-6*(1e-3+math.Abs(want)) || float64(got) == want) {
-					t.Fatalf("%s of %d (case %d): %g, want %g", what, n, special, got, want)
-				}
-			}
-			same("squares", SumSquares(a), squares)
-			soft, scaled, added := make([]float32, n), make([]float32, n), make([]float32, n)
-			Softmax(soft, a)
-			ScaleAdd(scaled, a, 1.5, gain, nil)
-			ScaleAdd(added, a, 1.5, gain, bias)
-			for i, x := range a {
-				same("softmax", soft[i], math.Exp(float64(x)-largest)/sum)
-				same("scale", scaled[i], float64(x)*1.5*float64(gain[i]))
-				if d := math.Abs(float64(added[i]) - float64(x)*1.5*float64(gain[i]) - float64(bias[i])); x == x && x-x == 0 && d > 1e-4 {
-					t.Fatalf("scale and add: off by %g", d)
-				}
-			}
-			Softmax(a, a)
-			for i := range a {
-				if math.Float32bits(a[i]) != math.Float32bits(soft[i]) {
-					t.Fatalf("softmax in place: %g, want %g", a[i], soft[i])
-				}
-			}
-		}
-	})
-}
-
 // Generated files are what their generators write.
 func TestGeneratedFresh(t *testing.T) {
 	if testing.Short() {

@@ -180,8 +180,8 @@ func compare(pred int) body {
 // loop emits name(dst, a, b, c, n): operands are slices' data, a scalar operand is a
 // pointer to one float. kinds: v vector, s scalar.
 func loop(name, kinds string, f body) {
-	regs := []string{"SI", "DX", "R8", "R9"}
-	args := []string{"a", "b", "c", "d"}[:len(kinds)]
+	regs := []string{"SI", "DX", "R8"}
+	args := []string{"a", "b", "c"}[:len(kinds)]
 	sig := "dst, " + strings.Join(args, ", ") + " *float32, n int"
 	fmt.Fprintf(&decl, "\n//go:noescape\nfunc %s(%s)\n", name, sig)
 	fmt.Fprintf(&text, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, sig, name, 16+8*len(kinds))
@@ -246,8 +246,8 @@ func tailMask() {
 }
 
 // reduce emits name(a, n) for n ≥ 1: eight lanes by four sums, combined in a fixed order.
-// neutral fills the lanes of the tail; join combines sums.
-func reduce(name string, neutral uint32, f, join func(src, dst int)) {
+// neutral fills the lanes of the tail.
+func reduce(name string, neutral uint32, f func(src, dst int)) {
 	fmt.Fprintf(&decl, "\n//go:noescape\nfunc %s(a *float32, n int) float32\n", name)
 	fmt.Fprintf(&text, "\n// func %s(a *float32, n int) float32\nTEXT ·%s(SB), NOSPLIT, $0-20\n", name, name)
 	p("MOVQ a+0(FP), SI")
@@ -293,17 +293,9 @@ func reduce(name string, neutral uint32, f, join func(src, dst int)) {
 	}
 	f(0, 9)
 	fmt.Fprint(&text, "join:\n")
-	join(10, 8)
-	join(11, 9)
-	join(9, 8)
-	combine(join)
-	p("VMOVSS X8, ret+16(FP)")
-	p("VZEROUPPER")
-	p("RET")
-}
-
-// combine leaves f over the lanes of Y8 in its first.
-func combine(f func(src, dst int)) {
+	f(10, 8)
+	f(11, 9)
+	f(9, 8)
 	if wide {
 		raw("VEXTRACTF64X4 $1, Z8, Y0")
 		f(0, 8)
@@ -314,6 +306,9 @@ func combine(f func(src, dst int)) {
 	f(0, 8)
 	p("VSHUFPS $0xB1, Y8, Y8, Y0")
 	f(0, 8)
+	p("VMOVSS X8, ret+16(FP)")
+	p("VZEROUPPER")
+	p("RET")
 }
 
 // extreme: dst = max(src, dst), NaN when either is; uses Y4, Y5.
@@ -324,55 +319,6 @@ func extreme(op string) func(src, dst int) {
 		cmp(3, y, y, 5)
 		blend(5, y, "Y4", fmt.Sprintf("Y%d", dst))
 	}
-}
-
-// expSum emits expSum(dst, a, m, n): dst = exp(a − m) and the sum of it, in lanes that
-// are combined in a fixed order.
-func expSum() {
-	fmt.Fprintf(&decl, "\n//go:noescape\nfunc expSum%s(dst, a, m *float32, n int) float32\n", suffix)
-	fmt.Fprintf(&text, "\n// func expSum%[1]s(dst, a, m *float32, n int) float32\nTEXT ·expSum%[1]s(SB), NOSPLIT, $0-36\n", suffix)
-	p("MOVQ dst+0(FP), DI")
-	p("MOVQ a+8(FP), SI")
-	p("MOVQ m+16(FP), DX")
-	p("VBROADCASTSS (DX), Y9")
-	p("MOVQ n+24(FP), CX")
-	p("VXORPS Y8, Y8, Y8")
-	p("XORQ AX, AX")
-	p("SUBQ $%d, CX", lanes)
-	p("JLT tail")
-	fmt.Fprint(&text, "loop:\n")
-	p("VMOVUPS (SI)(AX*4), Y0")
-	p("VSUBPS Y9, Y0, Y0")
-	expBody()
-	p("VADDPS Y0, Y8, Y8")
-	p("VMOVUPS Y0, (DI)(AX*4)")
-	p("ADDQ $%d, AX", lanes)
-	p("CMPQ AX, CX")
-	p("JLE loop")
-	fmt.Fprint(&text, "tail:\n")
-	p("ADDQ $%d, CX", lanes)
-	p("SUBQ AX, CX")
-	p("JLE join")
-	tailMask()
-	if wide {
-		p("VMOVUPS.Z (SI)(AX*4), K1, Y0")
-		p("VSUBPS Y9, Y0, Y0")
-		expBody()
-		p("VADDPS Y0, Y8, K1, Y8")
-		p("VMOVUPS Y0, K1, (DI)(AX*4)")
-	} else {
-		p("VMASKMOVPS (SI)(AX*4), Y15, Y0")
-		p("VSUBPS Y9, Y0, Y0")
-		expBody()
-		p("VMASKMOVPS Y0, Y15, (DI)(AX*4)")
-		p("VANDPS Y15, Y0, Y0")
-		p("VADDPS Y0, Y8, Y8")
-	}
-	fmt.Fprint(&text, "join:\n")
-	combine(func(src, dst int) { p("VADDPS Y%d, Y%d, Y%d", src, dst, dst) })
-	p("VMOVSS X8, ret+32(FP)")
-	p("VZEROUPPER")
-	p("RET")
 }
 
 // bools emits the conversion of bytes to floats for n a multiple of 8.
@@ -433,20 +379,9 @@ func main() {
 	} {
 		loop(x.name+suffix, "v", x.f)
 	}
-	add := func(src, dst int) { p("VADDPS Y%d, Y%d, Y%d", src, dst, dst) }
-	reduce("sum"+suffix, 0, add, add)
-	reduce("sumSquares"+suffix, 0, func(src, dst int) { p("VFMADD231PS Y%d, Y%d, Y%d", src, src, dst) }, add)
-	reduce("reduceMax"+suffix, 0xff800000, extreme("MAX"), extreme("MAX"))
-	reduce("reduceMin"+suffix, 0x7f800000, extreme("MIN"), extreme("MIN"))
-	expSum()
-	loop("scale"+suffix, "vsv", func() {
-		p("VMULPS Y1, Y0, Y0")
-		p("VMULPS Y2, Y0, Y0")
-	})
-	loop("scaleAdd"+suffix, "vsvv", func() {
-		p("VMULPS Y1, Y0, Y0")
-		p("VFMADD213PS Y3, Y2, Y0")
-	})
+	reduce("sum"+suffix, 0, func(src, dst int) { p("VADDPS Y%d, Y%d, Y%d", src, dst, dst) })
+	reduce("reduceMax"+suffix, 0xff800000, extreme("MAX"))
+	reduce("reduceMin"+suffix, 0x7f800000, extreme("MIN"))
 	if !wide {
 		data.WriteString(masks)
 		bools()
