@@ -56,6 +56,9 @@ type execution struct {
 	int8    *simd.Int8Weights // or its integers
 	rows    simd.Int8Rows     // A in integers
 	rowsOf  rowsOfA
+	shared  []float32 // A in the order of products
+	sharedA rowsOfA
+	shares  bool                   // the step that runs reads it
 	sides   map[*dotStep][]float32 // panels of weights that are not kept
 }
 
@@ -210,7 +213,7 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 			out, err = nil, fmt.Errorf("native: %q: %v", e.name, r)
 		}
 	}()
-	x.rowsOf, x.of16 = rowsOfA{}, rowsOfA{}
+	x.rowsOf, x.of16, x.sharedA = rowsOfA{}, rowsOfA{}, rowsOfA{}
 	for _, s := range e.steps {
 		s.run(x)
 	}

@@ -36,6 +36,13 @@ func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
 	}
 	passes := (g.K + blockK - 1) / blockK
 	tiles := (m1 - m0 + rowsZ - 1) / rowsZ
+	if g.Shared != nil && m0 == 0 && m1 == g.M {
+		_ = g.Shared[16*tiles*g.K-1]
+		for pass := range passes {
+			g.passZ(m0, m1, tiles, p0, p1, g.K*pass/passes, g.K*(pass+1)/passes, true)
+		}
+		return true
+	}
 	pack := g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch && (m1-m0)/tiles >= 8
 	block := tiles // tiles whose rows of A stay packed
 	if pack {
@@ -55,9 +62,13 @@ func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
 func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 	k := k1 - k0
 	at := func(t int) int { return m0 + (m1-m0)*t/tiles }
-	if pack {
+	packed := g.Scratch
+	switch {
+	case pack && g.Shared != nil && m0 == 0 && m1 == g.M:
+		packed = g.Shared[16*tiles*k0:]
+	case pack:
 		for t := range tiles {
-			packZ(g.Scratch[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
+			packZ(packed[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
 		}
 	}
 	width := 2
@@ -94,7 +105,7 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
 			}
 			if pack {
-				a.a = unsafe.Pointer(&g.Scratch[t*16*k])
+				a.a = unsafe.Pointer(&packed[t*16*k])
 				a.next, a.step = a.b, 0
 				// The last two tiles bring the next two panels into L2; otherwise memory rests
 				// while all tiles but the first run.
@@ -108,6 +119,26 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 			gemmZ(rows, panels, &a)
 		}
 	}
+}
+
+// SharedRows is what packing all of A once takes, for products that Run computes in
+// several calls with all rows: floats of memory and tasks of PackShared; 0 where Run
+// does better by itself.
+func SharedRows(m, k int) (floats, tasks int) {
+	tiles := (m + rowsZ - 1) / rowsZ
+	if Level < AVX512 || m == 0 || m/tiles < 8 || k == 0 {
+		return 0, 0
+	}
+	return 16 * tiles * k, tiles * ((k + blockK - 1) / blockK)
+}
+
+// PackShared is one task of packing A [m,k], rows aRow apart, for Gemm.Shared.
+func PackShared(dst, a []float32, aRow, m, k, task int) {
+	tiles, passes := (m+rowsZ-1)/rowsZ, (k+blockK-1)/blockK
+	pass, t := task/tiles, task%tiles
+	k0, k1 := k*pass/passes, k*(pass+1)/passes
+	i := m * t / tiles
+	packZ(dst[16*tiles*k0+t*16*(k1-k0):][:16*(k1-k0)], a[i*aRow+k0:], m*(t+1)/tiles-i, k1-k0, aRow)
 }
 
 // packZ writes dst[k][16] from 8 to 14 rows of src, ld floats apart: the first eight,
