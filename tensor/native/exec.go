@@ -19,6 +19,7 @@ type Executable struct {
 	inputs, outputs []shapes.Shape
 
 	steps   []step
+	coming  []*attentionStep // at an attention, the one after it
 	values  []*value
 	outVals []*value
 	arena   int        // bytes
@@ -48,9 +49,10 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
-	panels  []float32   // of the weight of the step that runs
-	blocks  *blocks     // or its blocks
-	rows16  simd.Rows16 // A in 16 bits
+	coming  *attentionStep // the next, see ahead
+	panels  []float32      // of the weight of the step that runs
+	blocks  *blocks        // or its blocks
+	rows16  simd.Rows16    // A in 16 bits
 	of16    rowsOfA
 	sums    []float32         // of A's rows by blocks of columns
 	int8    *simd.Int8Weights // or its integers
@@ -65,6 +67,7 @@ type workerState struct {
 	gemm    []float32 // of the products
 	regs    [][]float32
 	last    []int // row offsets of sticky inputs
+	ahead   ahead
 	_       [64]byte
 }
 
@@ -211,8 +214,12 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 	}()
 	x.rowsOf, x.of16 = rowsOfA{}, rowsOfA{}
-	for _, s := range e.steps {
+	x.look(nil)
+	for i, s := range e.steps {
 		s.run(x)
+		if _, ok := s.(*attentionStep); ok {
+			x.look(e.coming[i])
+		}
 	}
 	for i, d := range donate {
 		if d {

@@ -1,0 +1,93 @@
+package native
+
+import (
+	"slices"
+	"unsafe"
+
+	"rag2/tensor/simd"
+)
+
+// Products of several rows with weights in blocks are bound by multiplications, attention
+// to caches by memory. So products fetch, beside their weights, what the same worker reads
+// in the attention that follows: at eight streams of 128 tokens this is 1.6 MB a layer
+// beside 2.2 MB of weights.
+
+// ahead is a worker's way through the caches that the next attention reads.
+type ahead struct {
+	task, end  int // of the attention's tasks, in order
+	part       int // the next of the task's: keys and values of each segment
+	from, left int // bytes of the part at hand
+	base       unsafe.Pointer
+}
+
+// coming gives at every attention the one after it, if its masks' spans are those of the
+// first, so known by then.
+func coming(steps []step) []*attentionStep {
+	out, last := make([]*attentionStep, len(steps)), -1
+	for i, st := range steps {
+		s, ok := st.(*attentionStep)
+		if !ok {
+			continue
+		}
+		if last >= 0 && slices.EqualFunc(s.segments, steps[last].(*attentionStep).segments, func(a, b segment) bool { return a.spans == b.spans }) {
+			out[last] = s
+		}
+		last = i
+	}
+	return out
+}
+
+// look prepares all workers for an attention (nil: there is none).
+func (x *execution) look(s *attentionStep) {
+	x.coming = s
+	for i := range x.workers {
+		a := ahead{}
+		if s != nil {
+			n, workers := s.tasks(), len(x.workers)
+			a.task = inTurn(i, n, workers)
+			a.end = a.task + n/workers
+			if i < n%workers {
+				a.end++
+			}
+		}
+		x.workers[i].ahead = a
+	}
+}
+
+// next is where the n bytes begin that the worker fetches next, or nil.
+func (w *workerState) next(x *execution, n int) unsafe.Pointer {
+	a := &w.ahead
+	for 2*a.left < n { // what little is left of a part is not worth it
+		if n == 0 || a.task == a.end {
+			return nil
+		}
+		s := x.coming
+		if a.part == 2*len(s.segments) {
+			a.task, a.part = a.task+1, 0
+			continue
+		}
+		a.base, a.left = s.cached(x, a.task, a.part/2, a.part%2)
+		a.from = 0
+		a.part++
+	}
+	p := unsafe.Add(a.base, a.from)
+	a.from, a.left = a.from+n, a.left-n
+	return p
+}
+
+// cached is the memory of keys (0) or values (1) that a task reads of a segment of a
+// parameter.
+func (s *attentionStep) cached(x *execution, task, segment, what int) (unsafe.Pointer, int) {
+	g := &s.segments[segment]
+	h, b, t0 := s.at(task)
+	v, at, st := g.k, g.kOff, &g.ks
+	if what == 1 {
+		v, at, st = g.v, g.vOff, &g.vs
+	}
+	if v.kind != parameter || what == 0 && !g.panels || what == 1 && st[2] != s.d {
+		return nil, 0
+	}
+	from, to := g.seen(x, b, h, t0, min(s.rows, s.t-t0), s.g)
+	to = (to + simd.PanelWidth - 1) / simd.PanelWidth * simd.PanelWidth
+	return unsafe.Add(x.base[v.id], 4*(at+b*st[0]+h*st[1]+from*s.d)), 4 * s.d * (to - from)
+}
