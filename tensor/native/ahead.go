@@ -18,6 +18,8 @@ type ahead struct {
 	part       int // the next of the task's: keys and values of each segment
 	from, left int // bytes of the part at hand
 	base       unsafe.Pointer
+	first      unsafe.Pointer // see begin
+	firstLeft  int
 }
 
 // coming gives at every attention the one after it, if its masks' spans are those of the
@@ -41,7 +43,7 @@ func coming(steps []step) []*attentionStep {
 func (x *execution) look(s *attentionStep) {
 	x.coming = s
 	for i := range x.workers {
-		a := ahead{}
+		a := ahead{first: x.workers[i].ahead.first, firstLeft: x.workers[i].ahead.firstLeft}
 		if s != nil {
 			n, workers := s.tasks(), len(x.workers)
 			a.task = inTurn(i, n, workers)
@@ -54,11 +56,40 @@ func (x *execution) look(s *attentionStep) {
 	}
 }
 
+// firstBytes is what of a weight's piece the product kernels do not fetch themselves.
+const firstBytes = 8 << 10
+
+// begin has the workers fetch, before anything else, the beginnings of their pieces of the
+// weight after that of s, which would be waited for.
+func (x *execution) begin(s *dotStep) {
+	if s.weight+1 == len(x.weights) {
+		return
+	}
+	next, q := x.exe.weights[s.weight+1], x.weights[s.weight+1].blocks
+	if q == nil || next.m == 1 || next.tm > 1 { // one row is bound by memory
+		return
+	}
+	for i := range x.workers {
+		p, _ := next.piece(inTurn(i, next.tn, len(x.workers)))
+		if a := &x.workers[i].ahead; p < next.panels() {
+			a.first, a.firstLeft = unsafe.Pointer(unsafe.SliceData(q.panel(p))), firstBytes
+		}
+	}
+}
+
 // next is where the n bytes begin that the worker fetches next, or nil.
 func (w *workerState) next(x *execution, n int) unsafe.Pointer {
 	a := &w.ahead
+	if n == 0 {
+		return nil
+	}
+	if a.firstLeft > 0 {
+		p := a.first
+		a.first, a.firstLeft = unsafe.Add(p, n), a.firstLeft-n
+		return p
+	}
 	for 2*a.left < n { // what little is left of a part is not worth it
-		if n == 0 || a.task == a.end {
+		if a.task == a.end {
 			return nil
 		}
 		s := x.coming
