@@ -45,12 +45,7 @@ func (x *execution) look(s *attentionStep) {
 	for i := range x.workers {
 		a := ahead{first: x.workers[i].ahead.first, firstLeft: x.workers[i].ahead.firstLeft}
 		if s != nil {
-			n, workers := s.tasks(), len(x.workers)
-			a.task = inTurn(i, n, workers)
-			a.end = a.task + n/workers
-			if i < n%workers {
-				a.end++
-			}
+			a.task, a.end = share(i, s.tasks(), len(x.workers))
 		}
 		x.workers[i].ahead = a
 	}
@@ -70,8 +65,9 @@ func (x *execution) begin(s *dotStep) {
 		return
 	}
 	for i := range x.workers {
-		p, _ := next.piece(inTurn(i, next.tn, len(x.workers)))
-		if a := &x.workers[i].ahead; p < next.panels() {
+		from, to := share(i, next.tn, len(x.workers))
+		if a := &x.workers[i].ahead; from < to {
+			p, _ := next.piece(from)
 			a.first, a.firstLeft = unsafe.Pointer(unsafe.SliceData(q.panel(p))), firstBytes
 		}
 	}

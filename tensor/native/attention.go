@@ -332,6 +332,7 @@ func (s *attentionStep) blocks() int { return (s.t + s.rows - 1) / s.rows }
 
 func (s *attentionStep) run(x *execution) {
 	x.job = jobRef{step: s}
+	x.turns.deal(s.tasks())
 	x.pool.run(x, s.tasks())
 }
 
@@ -344,8 +345,8 @@ func (s *attentionStep) at(i int) (h, b, t0 int) {
 	return i / (blocks * s.b), i / blocks % s.b, i % blocks * s.rows
 }
 
-func (s *attentionStep) task(x *execution, i, worker int) {
-	i = inTurn(i, s.tasks(), len(x.workers))
+func (s *attentionStep) task(x *execution, _, worker int) {
+	i := x.turns.take(worker)
 	h, b, t0 := s.at(i)
 	nextH, nextB, _ := s.at(min(i+1, s.tasks()-1))
 	nt := min(s.rows, s.t-t0)

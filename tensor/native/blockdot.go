@@ -62,11 +62,3 @@ func (s *dotStep) blockTask(x *execution, w *workerState, c []float32, cRow, m0,
 		}
 	}
 }
-
-// inTurn is the piece, of n, that is the i-th task's, so that workers who take tasks in
-// turn go through memory each on their own: what a kernel fetches ahead of a piece's end
-// is the beginning of the worker's next.
-func inTurn(i, n, workers int) int {
-	worker, at := i%workers, i/workers
-	return worker*(n/workers) + min(worker, n%workers) + at
-}

@@ -267,6 +267,7 @@ func (s *dotStep) run(x *execution) {
 		s.takeWeight(x)
 	}
 	x.job = jobRef{step: s}
+	x.turns.deal(s.tn)
 	x.pool.run(x, nb*s.tm*s.tn)
 	x.panels, x.blocks, x.int8 = nil, nil, nil
 }
@@ -351,7 +352,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	i /= s.tn * s.tm
 	m0, m1 := s.rowRange(tm)
 	if x.blocks != nil && s.tm == 1 {
-		tn = inTurn(tn, s.tn, len(x.workers))
+		tn = x.turns.take(worker)
 	}
 	p0, p1 := s.piece(tn)
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {

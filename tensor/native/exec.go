@@ -50,9 +50,10 @@ type execution struct {
 	args    [][]byte
 	job     jobRef
 	coming  *attentionStep // the next, see ahead
-	panels  []float32      // of the weight of the step that runs
-	blocks  *blocks        // or its blocks
-	rows16  simd.Rows16    // A in 16 bits
+	turns   turns
+	panels  []float32   // of the weight of the step that runs
+	blocks  *blocks     // or its blocks
+	rows16  simd.Rows16 // A in 16 bits
 	of16    rowsOfA
 	sums    []float32         // of A's rows by blocks of columns
 	int8    *simd.Int8Weights // or its integers
@@ -149,6 +150,7 @@ func (e *Executable) give(x *execution) {
 func (e *Executable) newExecution() *execution {
 	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)), weights: make([]weight, len(e.weights)),
 		workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
+	x.turns.taken = make([]turn, len(x.workers))
 	for i := range x.workers {
 		x.workers[i] = workerState{regs: make([][]float32, e.regs), last: make([]int, e.regs)}
 	}
