@@ -14,12 +14,24 @@ import (
 
 // ahead is a worker's way through the caches that the next attention reads.
 type ahead struct {
-	task, end  int // of the attention's tasks, in order
-	part       int // the next of the task's: keys and values of each segment
-	from, left int // bytes of the part at hand
+	task, end int     // of the attention's tasks, in order
+	part      int     // the next of the task's: keys and values of each segment
+	cache     stretch // the part at hand
+	weight    stretch // see begin
+}
+
+// stretch is memory to be fetched: left bytes, from bytes behind base, which stays a
+// pointer to what is there.
+type stretch struct {
 	base       unsafe.Pointer
-	first      unsafe.Pointer // see begin
-	firstLeft  int
+	from, left int
+}
+
+// take is where the next n bytes begin.
+func (s *stretch) take(n int) unsafe.Pointer {
+	p := unsafe.Add(s.base, s.from)
+	s.from, s.left = s.from+n, s.left-n
+	return p
 }
 
 // coming gives at every attention the one after it, if its masks' spans are those of the
@@ -43,7 +55,7 @@ func coming(steps []step) []*attentionStep {
 func (x *execution) look(s *attentionStep) {
 	x.coming = s
 	for i := range x.workers {
-		a := ahead{first: x.workers[i].ahead.first, firstLeft: x.workers[i].ahead.firstLeft}
+		a := ahead{weight: x.workers[i].ahead.weight}
 		if s != nil {
 			a.task, a.end = share(i, s.tasks(), len(x.workers))
 		}
@@ -68,7 +80,8 @@ func (x *execution) begin(s *dotStep) {
 		from, to := share(i, next.tn, len(x.workers))
 		if a := &x.workers[i].ahead; from < to {
 			p, _ := next.piece(from)
-			a.first, a.firstLeft = unsafe.Pointer(unsafe.SliceData(q.panel(p))), firstBytes
+			at := p * q.format.PanelBytes(q.k)
+			a.weight = stretch{unsafe.Pointer(unsafe.SliceData(q.data)), at, min(firstBytes, len(q.data)-at)}
 		}
 	}
 }
@@ -79,42 +92,38 @@ func (w *workerState) next(x *execution, n int) unsafe.Pointer {
 	if n == 0 {
 		return nil
 	}
-	if a.firstLeft > 0 {
-		p := a.first
-		a.first, a.firstLeft = unsafe.Add(p, n), a.firstLeft-n
-		return p
+	if a.weight.left > 0 {
+		return a.weight.take(n)
 	}
-	for 2*a.left < n { // what little is left of a part is not worth it
+	for a.cache.left <= 0 || 2*a.cache.left < n { // so little of a part is not worth it
 		if a.task == a.end {
 			return nil
 		}
-		s := x.coming
-		if a.part == 2*len(s.segments) {
-			a.task, a.part = a.task+1, 0
+		if s := x.coming; a.part < 2*len(s.segments) {
+			a.cache = s.cached(x, a.task, a.part/2, a.part%2)
+			a.part++
 			continue
 		}
-		a.base, a.left = s.cached(x, a.task, a.part/2, a.part%2)
-		a.from = 0
-		a.part++
+		a.task, a.part = a.task+1, 0
 	}
-	p := unsafe.Add(a.base, a.from)
-	a.from, a.left = a.from+n, a.left-n
-	return p
+	return a.cache.take(n)
 }
 
 // cached is the memory of keys (0) or values (1) that a task reads of a segment of a
-// parameter.
-func (s *attentionStep) cached(x *execution, task, segment, what int) (unsafe.Pointer, int) {
+// parameter. Tasks of a head's further rows read what those of the first do.
+func (s *attentionStep) cached(x *execution, task, segment, what int) stretch {
 	g := &s.segments[segment]
 	h, b, t0 := s.at(task)
 	v, at, st := g.k, g.kOff, &g.ks
 	if what == 1 {
 		v, at, st = g.v, g.vOff, &g.vs
 	}
-	if v.kind != parameter || what == 0 && !g.panels || what == 1 && st[2] != s.d {
-		return nil, 0
+	if v.kind != parameter || t0 > 0 || what == 0 && !g.panels || what == 1 && st[2] != s.d {
+		return stretch{}
 	}
 	from, to := g.seen(x, b, h, t0, min(s.rows, s.t-t0), s.g)
-	to = (to + simd.PanelWidth - 1) / simd.PanelWidth * simd.PanelWidth
-	return unsafe.Add(x.base[v.id], 4*(at+b*st[0]+h*st[1]+from*s.d)), 4 * s.d * (to - from)
+	if what == 0 {
+		to = (to + simd.PanelWidth - 1) / simd.PanelWidth * simd.PanelWidth
+	}
+	return stretch{x.base[v.id], 4 * (at + b*st[0] + h*st[1] + from*s.d), 4 * s.d * (to - from)}
 }

@@ -135,7 +135,7 @@ func (e *Executable) give(x *execution) {
 	}
 	for i := range x.workers {
 		w := &x.workers[i]
-		w.scratch, w.gemm = nil, nil
+		w.scratch, w.gemm, w.ahead = nil, nil, ahead{}
 		clear(w.regs)
 	}
 	e.backend.giveArena(x.arena)
