@@ -170,7 +170,7 @@ func (b *Batch) Step(ctx context.Context, streams []*Stream, tokens []int32) ([]
 	vocab := b.m.Config.Vocab
 	logits := make([][]float32, len(streams))
 	var failed atomic.Pointer[error]
-	exec.Parallel(b.m.backend, len(streams), func(i int) { // a key's floats go to as many cache lines
+	store := func(i int) {
 		s := streams[i]
 		logits[i] = out[s.slot*vocab : (s.slot+1)*vocab : (s.slot+1)*vocab]
 		if err := finite(logits[i]); err != nil {
@@ -178,7 +178,14 @@ func (b *Batch) Step(ctx context.Context, streams []*Stream, tokens []int32) ([]
 			return
 		}
 		b.cache.store(s.slot, s.n, kv, n, s.slot, 1)
-	})
+	}
+	if b.cache.apart { // which updates the device's copy
+		for i := range streams {
+			store(i)
+		}
+	} else { // a key's floats go to as many cache lines
+		exec.Parallel(b.m.backend, len(streams), store)
+	}
 	if err := failed.Load(); err != nil {
 		return nil, *err
 	}
