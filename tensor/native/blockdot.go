@@ -42,7 +42,10 @@ func (s *dotStep) blockTask(x *execution, w *workerState, c []float32, cRow, m0,
 		s.floatTask(x, w, c, cRow, m0, m1, p0, p1)
 		return
 	}
-	fetch := simd.FetchBytes(s.k)
+	fetch := 0
+	if s.m > 1 { // one row is bound by memory itself
+		fetch = simd.FetchBytes(s.k)
+	}
 	for p := p0; p < p1; p++ {
 		dst, n := c[(p-p0)*simd.PanelWidth:], min(simd.PanelWidth, s.n-p*simd.PanelWidth)
 		switch {
