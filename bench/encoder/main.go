@@ -30,7 +30,7 @@ func main() {
 	log.SetFlags(0)
 	engine := flag.String("engine", "native", "engine")
 	model := flag.String("model", "", "model directory")
-	profile := flag.String("cpuprofile", "", "write a CPU profile here")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of all passes but the first here")
 	write := flag.String("write", "", "write a model here and exit")
 	arch := flag.String("arch", "bert-base", "of the model written: bert-base or t5-large")
 	flag.Parse()
@@ -57,20 +57,20 @@ func serve(engine, model, profile string) error {
 	}
 	defer stop()
 	runtime.GC()
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	fmt.Println("ready", e.Backend().Description())
 	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
+	for n := 0; in.Scan(); n++ {
+		if n == 1 && profile != "" { // the first pass packs the weights
+			f, err := os.Create(profile)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if err := pprof.StartCPUProfile(f); err != nil {
+				return err
+			}
+			defer pprof.StopCPUProfile()
+		}
 		var b, l int
 		if _, err := fmt.Sscan(in.Text(), &b, &l); err != nil {
 			fmt.Println("error", err)

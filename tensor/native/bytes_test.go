@@ -10,7 +10,7 @@ import (
 func TestProductBytes(t *testing.T) {
 	for _, s := range [][2]int{{16, 32}, {50, 768}, {768, 3072}, {17, 129}} {
 		n, k := s[0], s[1]
-		if got, want := (&Backend{int8: true}).ProductBytes(n, k), simd.NewInt8Weights(k, n).Bytes(); got != int64(want) {
+		if got, want := (&Backend{int8: true}).ProductBytes(n, k), len(simd.QuantizeWeights(make([]float32, k*n), k, n, n, 1).Data); got != int64(want) {
 			t.Errorf("%v: int8 %d, takes %d", s, got, want)
 		}
 		panels := (n + simd.PanelWidth - 1) / simd.PanelWidth

@@ -43,7 +43,7 @@ func (b *Buffer) integers(x *execution, s *dotStep) (*simd.Int8Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := simd.NewInt8Weights(s.k, s.n)
+	w := simd.NewInt8Weights(s.k, s.n, b.backend.panelMem.bytes)
 	x.job = jobRef{step: &quantizeJob{s, w, src[s.b.off:]}}
 	x.pool.run(x, s.panels())
 	if b.int8 == nil {
@@ -70,7 +70,7 @@ func (q *quantizeJob) task(_ *execution, i, _ int) {
 // quantizeStep quantises the rows of A, several per task.
 type quantizeStep dotStep
 
-const quantizeRows = 32
+const quantizeRows = 8
 
 // prepareInt8 quantises A unless the last product had the same.
 func (s *dotStep) prepareInt8(x *execution) {

@@ -47,10 +47,12 @@ type failure struct{ value any }
 // spinFor is how long a worker looks for work before it parks. A pause takes 40 to 400
 // ns, by processor, so that the time is measured: spinning longer than a forward
 // pass's gaps takes the core from whoever could use it.
-const spinFor = 80 * time.Microsecond
+const spinFor = 200 * time.Microsecond
 
-// awaitFor is how long a caller spins for the last workers.
-const awaitFor = 30 * time.Microsecond
+// awaitFor is how long a caller spins for the last workers: a task of one short query's
+// products takes 100 to 200 µs, and a caller that slept through it comes back so late
+// that the whole pass took a quarter longer.
+const awaitFor = 300 * time.Microsecond
 
 func newPool(threads int) *pool {
 	return &pool{n: max(1, threads), wake: make(chan struct{}, threads), idle: make(chan struct{}, 1)}

@@ -132,136 +132,73 @@ func gemmZ14x2packed(args *gemmZArgs)
 func int8Z1x1(args *int8ZArgs)
 
 //go:noescape
-func int8VNNI1x1(args *int8ZArgs)
-
-//go:noescape
 func int8Z2x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI2x1(args *int8ZArgs)
 
 //go:noescape
 func int8Z3x1(args *int8ZArgs)
 
 //go:noescape
-func int8VNNI3x1(args *int8ZArgs)
-
-//go:noescape
 func int8Z4x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI4x1(args *int8ZArgs)
 
 //go:noescape
 func int8Z5x1(args *int8ZArgs)
 
 //go:noescape
-func int8VNNI5x1(args *int8ZArgs)
+func int8VNNI1x1(args *int8ZArgs)
 
 //go:noescape
-func int8Z6x1(args *int8ZArgs)
+func int8VNNI2x1(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI3x1(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI4x1(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI5x1(args *int8ZArgs)
 
 //go:noescape
 func int8VNNI6x1(args *int8ZArgs)
 
 //go:noescape
-func int8Z7x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI7x1(args *int8ZArgs)
-
-//go:noescape
-func int8Z8x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI8x1(args *int8ZArgs)
-
-//go:noescape
-func int8Z9x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI9x1(args *int8ZArgs)
-
-//go:noescape
-func int8Z10x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI10x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI11x1(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI12x1(args *int8ZArgs)
-
-//go:noescape
 func int8Z1x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI1x2(args *int8ZArgs)
 
 //go:noescape
 func int8Z2x2(args *int8ZArgs)
 
 //go:noescape
-func int8VNNI2x2(args *int8ZArgs)
-
-//go:noescape
 func int8Z3x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI3x2(args *int8ZArgs)
 
 //go:noescape
 func int8Z4x2(args *int8ZArgs)
 
 //go:noescape
-func int8VNNI4x2(args *int8ZArgs)
+func int8Z5x2(args *int8ZArgs)
 
 //go:noescape
-func int8Z5x2(args *int8ZArgs)
+func int8VNNI1x2(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI2x2(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI3x2(args *int8ZArgs)
+
+//go:noescape
+func int8VNNI4x2(args *int8ZArgs)
 
 //go:noescape
 func int8VNNI5x2(args *int8ZArgs)
 
 //go:noescape
-func int8Z6x2(args *int8ZArgs)
-
-//go:noescape
 func int8VNNI6x2(args *int8ZArgs)
 
 //go:noescape
-func int8Z7x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI7x2(args *int8ZArgs)
-
-//go:noescape
-func int8Z8x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI8x2(args *int8ZArgs)
-
-//go:noescape
-func int8Z9x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI9x2(args *int8ZArgs)
-
-//go:noescape
-func int8Z10x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI10x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI11x2(args *int8ZArgs)
-
-//go:noescape
-func int8VNNI12x2(args *int8ZArgs)
-
-//go:noescape
 func quantize8Z(dst *byte, x *float32, n int, inv, zero float32)
+
+//go:noescape
+func quantizeGroupsZ(dst *byte, x *float32, groups int, scale *float32, zero *int32, stride int, limit float32) (done int)
 
 func gemmZ(rows, panels int, a *gemmZArgs) {
 	switch 2*rows + panels {
@@ -383,26 +320,6 @@ func int8Z(rows, panels int, a *int8ZArgs) {
 		int8Z5x1(a)
 	case 12:
 		int8Z5x2(a)
-	case 13:
-		int8Z6x1(a)
-	case 14:
-		int8Z6x2(a)
-	case 15:
-		int8Z7x1(a)
-	case 16:
-		int8Z7x2(a)
-	case 17:
-		int8Z8x1(a)
-	case 18:
-		int8Z8x2(a)
-	case 19:
-		int8Z9x1(a)
-	case 20:
-		int8Z9x2(a)
-	case 21:
-		int8Z10x1(a)
-	case 22:
-		int8Z10x2(a)
 	default:
 		panic("simd: no such kernel")
 	}
@@ -434,30 +351,6 @@ func int8VNNI(rows, panels int, a *int8ZArgs) {
 		int8VNNI6x1(a)
 	case 14:
 		int8VNNI6x2(a)
-	case 15:
-		int8VNNI7x1(a)
-	case 16:
-		int8VNNI7x2(a)
-	case 17:
-		int8VNNI8x1(a)
-	case 18:
-		int8VNNI8x2(a)
-	case 19:
-		int8VNNI9x1(a)
-	case 20:
-		int8VNNI9x2(a)
-	case 21:
-		int8VNNI10x1(a)
-	case 22:
-		int8VNNI10x2(a)
-	case 23:
-		int8VNNI11x1(a)
-	case 24:
-		int8VNNI11x2(a)
-	case 25:
-		int8VNNI12x1(a)
-	case 26:
-		int8VNNI12x2(a)
 	default:
 		panic("simd: no such kernel")
 	}

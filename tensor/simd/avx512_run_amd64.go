@@ -98,7 +98,7 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				a.next, a.step = a.b, 0
 				// The last two tiles bring the next two panels into L2; otherwise memory rests
 				// while all tiles but the first run.
-				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && p+n < p1 && g.BK == 0 && g.Half.Format == 0 {
+				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && g.BK == 0 && g.Half.Format == 0 && (p+n+1)*PanelWidth*g.K <= len(g.B) {
 					a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*g.K*n), 8*PanelWidth
 				}
 				gemmZPacked(rows, panels, &a)
@@ -134,47 +134,49 @@ type int8ZArgs struct {
 	b, b2          unsafe.Pointer
 	c              unsafe.Pointer
 	cLd            int
-	sums, scale    unsafe.Pointer
-	zero, rowScale unsafe.Pointer
+	zero, rowScale unsafe.Pointer // of the first group's rows
 	mask1, mask2   uint64
-	init           unsafe.Pointer
-	initLd         int
+	next           unsafe.Pointer // fetched, a line for each step of 8
+	step           int
+	groupRows      int            // from a group's rows to the next one's
+	bias           unsafe.Pointer // of the columns, or zeros
 }
 
 // runFast is Run for AVX-512; false when the level is lower.
-func (w *Int8Weights) runFast(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) bool {
+func (w *Int8Weights) runFast(q *Int8Rows, bias, c []float32, cRow, m0, m1, p0, p1 int) bool {
 	if Level < AVX512 {
 		return false
 	}
-	most := 10
+	most := 5
 	if Level >= VNNI {
-		most = 12
+		most = 6
 	}
-	rb, k := RowBytes(w.K), int8K(w.K)
+	rb, panel := RowBytes(w.K), int8Panel(w.K)
+	_ = w.Data[p1*panel-1]
 	tiles := (m1 - m0 + most - 1) / most
+	ahead := min(5, tiles-1) // tiles that bring the next panels into L2, each its part of them
 	for p := p0; p < p1; p += 2 {
-		panels := min(2, p1-p)
-		for g := range int8Groups(w.K) {
-			from, at := g*Int8Group, (g*w.panels+p)*PanelWidth
-			a := int8ZArgs{k8: (min(k, from+Int8Group) - from) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k+from*PanelWidth]), cLd: 4 * cRow, sums: unsafe.Pointer(&w.Sums[at]), scale: unsafe.Pointer(&w.Scale[at]),
-				mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
-			if panels == 2 {
-				a.b2 = unsafe.Add(a.b, PanelWidth*k)
+		a := int8ZArgs{k8: int8K(w.K) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*panel]), cLd: 4 * cRow, groupRows: 4 * q.M, bias: unsafe.Pointer(&zerosZ),
+			mask1: columnMask(w.N - p*PanelWidth), mask2: columnMask(w.N - (p+1)*PanelWidth)}
+		if p+1 < w.panels {
+			a.b2 = unsafe.Add(a.b, panel)
+		}
+		if bias != nil {
+			a.bias = unsafe.Pointer(&bias[p*PanelWidth])
+		}
+		for t := range tiles {
+			i := m0 + (m1-m0)*t/tiles
+			rows := m0 + (m1-m0)*(t+1)/tiles - i
+			a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb]), unsafe.Pointer(&q.Zero[i]), unsafe.Pointer(&q.Scale[i])
+			a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
+			a.next, a.step = a.b, 0
+			if n := t - (tiles - ahead); n >= 0 && p+4 <= w.panels { // beyond p1 too: whoever takes pieces in turn goes on there
+				a.next, a.step = unsafe.Add(a.b, 2*panel+n*(2*panel/ahead)), 64
 			}
-			for t := range tiles {
-				i := m0 + (m1-m0)*t/tiles
-				rows := m0 + (m1-m0)*(t+1)/tiles - i
-				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+from]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
-				a.c = unsafe.Pointer(&c[(i-m0)*cRow+(p-p0)*PanelWidth])
-				a.init, a.initLd = a.c, a.cLd
-				if g == 0 {
-					a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
-				}
-				if Level >= VNNI {
-					int8VNNI(rows, panels, &a)
-				} else {
-					int8Z(rows, panels, &a)
-				}
+			if Level >= VNNI {
+				int8VNNI(rows, min(2, p1-p), &a)
+			} else {
+				int8Z(rows, min(2, p1-p), &a)
 			}
 		}
 	}

@@ -183,53 +183,82 @@ func gemm(rows, panels int, packed bool) {
 	p("RET")
 }
 
-// int8Tile: c[rows, 16·panels] = init + (a·b − zero·sums)·rowScale·scale; b is [2·k8][16][4]
-// signed bytes, a rows of bytes without sign: up to 127 with |b| ≤ 63 when vnni is
-// false, so that four products fit 16 bits. Z24 … Z27 b, Z28, Z29 a, Z30 temporary,
-// Z31 ones.
+// int8Rows is the number of rows that an int8 kernel takes at most: each has a sum of
+// integers and one of floats for two panels.
+func int8Rows(vnni bool) int {
+	if vnni {
+		return 6
+	}
+	return 5
+}
+
+// int8Tile: c[rows, 16·panels] = bias + Σ over groups (a·b − zero·sums)·rowScale·scale; b
+// are blocks of Int8Weights, a rows of bytes without sign: up to 127 with |b| ≤ 63 when
+// vnni is false, so that four products fit 16 bits. A group is 16 steps of 8. The
+// kernel fetches one line of R12 for each step, for whoever comes next. Z24 … Z27 b, Z28,
+// Z29 a, Z30 and Z31 temporary; without vnni Z22 is too and Z23 has ones.
 func int8Tile(rows, panels int, vnni bool) {
 	name := fmt.Sprintf("int8Z%dx%d", rows, panels)
 	if vnni {
 		name = fmt.Sprintf("int8VNNI%dx%d", rows, panels)
 	}
 	head(name, "args *int8ZArgs", 8)
-	args(0, "CX", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 40, "R14", 48, "R15")
-	p("KMOVW 88(AX), K1")
-	p("KMOVW 96(AX), K2")
+	args(0, "R11", 8, "SI", 16, "DX", 24, "DI", 32, "R10", 56, "BX", 64, "R9", 88, "R12", 96, "R13", 112, "CX")
+	p("KMOVW 72(AX), K1")
+	p("KMOVW 80(AX), K2")
 	rowBases(rows)
-	for i := range rows * panels {
-		p("VPXORD Z%d, Z%d, Z%d", i, i, i)
+	acc := func(r, q int) int { return r*panels + q }
+	sum := func(r, q int) int { return (int8Rows(vnni)+r)*panels + q }
+	for q := range panels {
+		p("VMOVUPS.Z %d(CX), K%d, Z%d", 64*q, q+1, sum(0, q))
+		for r := 1; r < rows; r++ {
+			p("VMOVAPS Z%d, Z%d", sum(0, q), sum(r, q))
+		}
 	}
 	if !vnni {
-		p("VPTERNLOGD $255, Z31, Z31, Z31")
-		p("VPSRLW $15, Z31, Z31")
+		p("VPTERNLOGD $255, Z23, Z23, Z23")
+		p("VPSRLW $15, Z23, Z23")
 	}
 	b := []string{"DI", "R10"}
+	label("group")
+	p("VPXORD Z31, Z31, Z31")
+	for r := range rows {
+		p("VPSUBD.BCST %d(BX), Z31, Z30", 4*r)
+		for q := range panels {
+			p("VPMULLD (%s), Z30, Z%d", b[q], acc(r, q))
+		}
+	}
+	for q := range panels {
+		p("ADDQ $64, %s", b[q])
+	}
+	p("MOVQ $16, CX")
+	p("CMPQ R11, CX")
+	p("CMOVQLT R11, CX")
+	p("SUBQ CX, R11")
 	p("PCALIGN $32")
 	label("loop")
+	p("PREFETCHT1 (R12)")
+	p("ADDQ R13, R12")
 	for q := range panels {
 		for h := range 2 {
 			p("VMOVDQU32 %d(%s), Z%d", 64*h, b[q], 24+2*q+h)
 		}
-		p("PREFETCHT0 1024(%s)", b[q])
-		p("PREFETCHT0 1088(%s)", b[q])
 	}
 	for r := range rows {
 		for h := range 2 {
 			p("VPBROADCASTD %s, Z%d", rowAddr(r, 4*h), 28+h)
 		}
 		for q := range panels {
-			acc := r*panels + q
 			if vnni {
-				p("VPDPBUSD Z%d, Z28, Z%d", 24+2*q, acc)
-				p("VPDPBUSD Z%d, Z29, Z%d", 25+2*q, acc)
+				p("VPDPBUSD Z%d, Z28, Z%d", 24+2*q, acc(r, q))
+				p("VPDPBUSD Z%d, Z29, Z%d", 25+2*q, acc(r, q))
 				continue
 			}
 			p("VPMADDUBSW Z%d, Z28, Z30", 24+2*q)
-			p("VPMADDUBSW Z%d, Z29, Z23", 25+2*q)
-			p("VPADDW Z23, Z30, Z30")
-			p("VPMADDWD Z31, Z30, Z30")
-			p("VPADDD Z30, Z%d, Z%d", acc, acc)
+			p("VPMADDUBSW Z%d, Z29, Z22", 25+2*q)
+			p("VPADDW Z22, Z30, Z30")
+			p("VPMADDWD Z23, Z30, Z30")
+			p("VPADDD Z30, Z%d, Z%d", acc(r, q), acc(r, q))
 		}
 	}
 	for i := 0; 3*i < rows; i++ {
@@ -240,23 +269,28 @@ func int8Tile(rows, panels int, vnni bool) {
 	}
 	p("DECQ CX")
 	p("JNZ loop")
-	args(56, "BX", 64, "CX", 72, "DI", 80, "SI", 104, "R8", 112, "R9") // sums, scale, zero, rowScale, init
+	for q := range panels {
+		p("VMOVUPS (%s), Z%d", b[q], 24+q)
+		p("ADDQ $64, %s", b[q])
+	}
 	for r := range rows {
-		p("VPBROADCASTD %d(DI), Z30", 4*r)
-		p("VBROADCASTSS %d(SI), Z29", 4*r)
 		for q := range panels {
-			acc := r*panels + q
-			p("VPMULLD %d(BX), Z30, Z28", 64*q)
-			p("VPSUBD Z28, Z%d, Z28", acc)
-			p("VCVTDQ2PS Z28, Z28")
-			p("VMULPS %d(CX), Z28, Z28", 64*q)
-			p("VMOVUPS.Z %d(R8), K%d, Z27", 64*q, q+1)
-			p("VFMADD213PS Z27, Z29, Z28")
-			p("VMOVUPS Z28, K%d, %d(R14)", q+1, 64*q)
+			p("VCVTDQ2PS Z%d, Z%d", acc(r, q), acc(r, q))
+			p("VMULPS Z%d, Z%d, Z%d", 24+q, acc(r, q), acc(r, q))
+			p("VFMADD231PS.BCST %d(R9), Z%d, Z%d", 4*r, acc(r, q), sum(r, q))
+		}
+	}
+	p("ADDQ 104(AX), BX")
+	p("ADDQ 104(AX), R9")
+	p("TESTQ R11, R11")
+	p("JNZ group")
+	args(40, "R14", 48, "R15")
+	for r := range rows {
+		for q := range panels {
+			p("VMOVUPS Z%d, K%d, %d(R14)", sum(r, q), q+1, 64*q)
 		}
 		if r < rows-1 {
 			p("ADDQ R15, R14")
-			p("ADDQ R9, R8")
 		}
 	}
 	p("VZEROUPPER")
@@ -286,6 +320,91 @@ func quantize8() {
 	p("RET")
 }
 
+// quantizeGroups: groups of 128 floats to bytes, as quantizeGroup does: from lo, hi, the
+// least and the largest and 0, scale = (hi−lo)/255 and zero = round(−lo/scale). It ends
+// before a group with something not finite or a scale that is not positive or has no
+// inverse, and gives their number. Scales and zeros are stride bytes apart.
+func quantizeGroups() {
+	head("quantizeGroupsZ", "dst *byte, x *float32, groups int, scale *float32, zero *int32, stride int, limit float32) (done int", 64)
+	p("MOVQ dst+0(FP), DI")
+	p("MOVQ x+8(FP), SI")
+	p("MOVQ groups+16(FP), CX")
+	p("MOVQ scale+24(FP), R8")
+	p("MOVQ zero+32(FP), R9")
+	p("MOVQ stride+40(FP), R10")
+	p("VMOVSS limit+48(FP), X16")
+	p("XORQ AX, AX")
+	p("VPXORD Z17, Z17, Z17")
+	p("MOVL $0x3f800000, DX")
+	p("VMOVD DX, X18")
+	p("MOVL $0x7f800000, DX")
+	p("VMOVD DX, X19")
+	p("TESTQ CX, CX")
+	p("JEQ done")
+	label("loop")
+	for i := range 8 {
+		p("VMOVUPS %d(SI), Z%d", 64*i, i)
+	}
+	for i, op := range []string{"VMINPS", "VMAXPS", "VADDPS"} {
+		to := 8 + 4*i
+		if i == 2 {
+			to = 20
+		}
+		for j := range 4 {
+			p("%s Z%d, Z%d, Z%d", op, 2*j, 2*j+1, to+j)
+		}
+		p("%s Z%d, Z%d, Z%d", op, to, to+1, to)
+		p("%s Z%d, Z%d, Z%d", op, to+2, to+3, to+2)
+		p("%s Z%d, Z%d, Z%d", op, to, to+2, to)
+	}
+	p("VFPCLASSPSZ $0x99, Z20, K1")
+	p("KORTESTW K1, K1")
+	p("JNE done")
+	for _, f := range []string{"VSHUFF64X2 $0x4e, Z%[1]d, Z%[1]d, Z%[2]d", "VSHUFF64X2 $0xb1, Z%[1]d, Z%[1]d, Z%[2]d", "VPERMILPS $0x4e, Z%[1]d, Z%[2]d", "VPERMILPS $0xb1, Z%[1]d, Z%[2]d"} {
+		p(f, 8, 9)
+		p(f, 12, 13)
+		p("VMINPS Z9, Z8, Z8")
+		p("VMAXPS Z13, Z12, Z12")
+	}
+	p("VMINSS X17, X8, X8")
+	p("VMAXSS X17, X12, X12")
+	p("VSUBSS X8, X12, X9")
+	p("VDIVSS X16, X9, X9")
+	p("VUCOMISS X17, X9")
+	p("JLS done")
+	p("VUCOMISS X19, X9")
+	p("JHS done")
+	p("VDIVSS X9, X18, X10")
+	p("VUCOMISS X19, X10")
+	p("JHS done")
+	p("VMOVSS X9, (R8)")
+	p("VXORPS X11, X11, X11")
+	p("VSUBSS X8, X11, X11")
+	p("VMULSS X10, X11, X11")
+	p("VRNDSCALESS $0, X11, X11, X11")
+	p("VCVTTSS2SI X11, DX")
+	p("MOVL DX, (R9)")
+	p("VBROADCASTSS X10, Z10")
+	p("VBROADCASTSS X11, Z11")
+	for i := range 8 {
+		p("VFMADD213PS Z11, Z10, Z%d", i)
+		p("VCVTPS2DQ Z%d, Z%d", i, i)
+		p("VPMAXSD Z17, Z%d, Z%d", i, i)
+		p("VPMOVUSDB Z%d, %d(DI)", i, 16*i)
+	}
+	p("ADDQ $512, SI")
+	p("ADDQ $128, DI")
+	p("ADDQ R10, R8")
+	p("ADDQ R10, R9")
+	p("INCQ AX")
+	p("CMPQ AX, CX")
+	p("JLT loop")
+	label("done")
+	p("MOVQ AX, done+56(FP)")
+	p("VZEROUPPER")
+	p("RET")
+}
+
 func all() {
 	for rows := 1; rows <= 14; rows++ {
 		for panels := 1; panels <= 2; panels++ {
@@ -296,14 +415,14 @@ func all() {
 		}
 	}
 	for panels := 1; panels <= 2; panels++ {
-		for rows := 1; rows <= 12; rows++ {
-			if rows <= 10 {
-				int8Tile(rows, panels, false)
+		for _, vnni := range []bool{false, true} {
+			for rows := 1; rows <= int8Rows(vnni); rows++ {
+				int8Tile(rows, panels, vnni)
 			}
-			int8Tile(rows, panels, true)
 		}
 	}
 	quantize8()
+	quantizeGroups()
 }
 
 func main() {
@@ -342,6 +461,6 @@ func tables() {
 	}
 	choice("gemmZ", "gemmZArgs", "gemmZ", "", 1, 14)
 	choice("gemmZPacked", "gemmZArgs", "gemmZ", "packed", 8, 14)
-	choice("int8Z", "int8ZArgs", "int8Z", "", 1, 10)
-	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, 12)
+	choice("int8Z", "int8ZArgs", "int8Z", "", 1, int8Rows(false))
+	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, int8Rows(true))
 }

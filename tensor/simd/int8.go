@@ -10,10 +10,11 @@ import (
 // in 7 bits without sign, sums of four products fit 16 bits, which is what VPMADDUBSW
 // gives without VNNI. With VNNI both have 8 bits.
 type Int8Weights struct {
-	N, K   int
-	Data   []int8    // panels of 16 columns: [K8][2][16][4]
-	Scale  []float32 // [groups][panels·16]
-	Sums   []int32   // [groups][panels·16] sums of a column's integers
+	N, K int
+	// Data has panels of 16 columns; a panel has a block for each group, so that a product
+	// reads memory in order: 16 sums of the columns' integers (int32), the integers
+	// [steps of 8][2][16][4], 16 scales (float32).
+	Data   []byte
 	panels int
 }
 
@@ -37,25 +38,33 @@ func int8Limits() (weight, row float32) {
 // int8K is k rounded up to the groups of 8 that the kernels take.
 func int8K(k int) int { return (k + 7) / 8 * 8 }
 
-// NewInt8Weights makes the memory of a matrix [k,n], for Quantize.
-func NewInt8Weights(k, n int) *Int8Weights {
-	panels := (n + PanelWidth - 1) / PanelWidth
-	scales := int8Groups(k) * panels * PanelWidth
-	return &Int8Weights{N: n, K: k, panels: panels, Data: make([]int8, panels*PanelWidth*int8K(k)+2048), Scale: make([]float32, scales), Sums: make([]int32, scales)}
+// int8Ends is what a block has beside the integers.
+const int8Ends = 2 * 4 * PanelWidth
+
+// int8Panel is the number of bytes of a panel.
+func int8Panel(k int) int { return int8K(k)*PanelWidth + int8Groups(k)*int8Ends }
+
+// NewInt8Weights makes a matrix [k,n], for Quantize, of memory from alloc: zeroed bytes at
+// the beginning of a cache line.
+func NewInt8Weights(k, n int, alloc func(int) []byte) *Int8Weights {
+	return &Int8Weights{N: n, K: k, panels: (n + PanelWidth - 1) / PanelWidth, Data: alloc(Int8Bytes(k, n))}
 }
 
-// Bytes is what the matrix takes in memory.
-func (w *Int8Weights) Bytes() int { return len(w.Data) + 4*len(w.Scale) + 4*len(w.Sums) }
+// Int8Bytes is what a matrix [k,n] takes in memory.
+func Int8Bytes(k, n int) int { return (n + PanelWidth - 1) / PanelWidth * int8Panel(k) }
 
-// Int8Bytes is Bytes of a matrix [k,n].
-func Int8Bytes(k, n int) int {
-	columns := (n + PanelWidth - 1) / PanelWidth * PanelWidth
-	return columns*int8K(k) + 2048 + 8*int8Groups(k)*columns
+// block is the block of group g of panel p.
+func (w *Int8Weights) block(p, g int) (sums *[PanelWidth]int32, ints []int8, scale *[PanelWidth]float32) {
+	k := min(int8K(w.K)-g*Int8Group, Int8Group)
+	at := p*int8Panel(w.K) + g*(Int8Group*PanelWidth+int8Ends)
+	b := w.Data[at : at+k*PanelWidth+int8Ends]
+	head := unsafe.Pointer(&b[0])
+	return (*[PanelWidth]int32)(head), unsafe.Slice((*int8)(unsafe.Add(head, 4*PanelWidth)), k*PanelWidth), (*[PanelWidth]float32)(unsafe.Add(head, 4*PanelWidth+k*PanelWidth))
 }
 
 // QuantizeWeights quantises B [k,n], whose element (i,j) is b[i*strideK+j*strideN].
 func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
-	w := NewInt8Weights(k, n)
+	w := NewInt8Weights(k, n, func(n int) []byte { return make([]byte, n) })
 	w.Quantize(b, strideK, strideN, 0, w.panels)
 	return w
 }
@@ -65,24 +74,24 @@ func QuantizeWeights(b []float32, k, n, strideK, strideN int) *Int8Weights {
 func (w *Int8Weights) Quantize(b []float32, strideK, strideN, p0, p1 int) {
 	limit, _ := int8Limits()
 	for j := p0 * PanelWidth; j < min(w.N, p1*PanelWidth); j++ {
-		p := w.Data[j/PanelWidth*PanelWidth*int8K(w.K):]
+		col := j % PanelWidth
 		for g := range int8Groups(w.K) {
+			sums, ints, scale := w.block(j/PanelWidth, g)
 			from, to := g*Int8Group, min(w.K, (g+1)*Int8Group)
 			largest := float32(0)
 			for i := from; i < to; i++ {
 				largest = max(largest, float32(math.Abs(float64(b[i*strideK+j*strideN]))))
 			}
-			at := g*w.panels*PanelWidth + j
-			w.Sums[at], w.Scale[at] = 0, largest // 0, or what makes the column not a number
+			sums[col], scale[col] = 0, largest // 0, or what makes the column not a number
 			if largest == 0 || largest != largest || math.IsInf(float64(largest), 0) {
 				continue
 			}
 			inv := limit / largest
-			w.Scale[at] = largest / limit
+			scale[col] = largest / limit
 			for i := from; i < to; i++ {
 				q := int8(math.RoundToEven(float64(b[i*strideK+j*strideN] * inv)))
-				p[(i/4*PanelWidth+j%PanelWidth)*4+i%4] = q
-				w.Sums[at] += int32(q)
+				ints[((i-from)/4*PanelWidth+col)*4+i%4] = q
+				sums[col] += int32(q)
 			}
 		}
 	}
@@ -115,7 +124,10 @@ func (q *Int8Rows) Resize(m, k int) {
 func (q *Int8Rows) Set(i int, x []float32) {
 	row := q.Data[i*RowBytes(q.K) : (i+1)*RowBytes(q.K)]
 	clear(row[len(x):])
-	for g := range int8Groups(len(x)) {
+	for g := 0; g < int8Groups(len(x)); g++ {
+		if g += quantizeGroups(row[g*Int8Group:], x[g*Int8Group:], q.Scale[g*q.M+i:], q.Zero[g*q.M+i:], q.M); g == int8Groups(len(x)) {
+			break
+		}
 		end := min(len(x), (g+1)*Int8Group)
 		q.Scale[g*q.M+i], q.Zero[g*q.M+i] = quantizeGroup(row[g*Int8Group:end], x[g*Int8Group:end])
 	}
@@ -147,32 +159,35 @@ func quantizeGo(dst []byte, x []float32, inv, zero, limit float32) {
 	}
 }
 
-// Run computes C = A·B for rows m0 … m1 and panels p0 … p1: element (i,j) of the
-// product goes to c[(i-m0)*cRow + j-16*p0]. Groups are added in order, so that a row of
-// C depends on its row of A only.
-func (w *Int8Weights) Run(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) {
+// Run computes C = bias + A·B for rows m0 … m1 and panels p0 … p1: element (i,j) of the
+// product goes to c[(i-m0)*cRow + j-16*p0]. bias, N floats, may be nil. Groups are added
+// in order, so that a row of C depends on its row of A only.
+func (w *Int8Weights) Run(q *Int8Rows, bias, c []float32, cRow, m0, m1, p0, p1 int) {
 	if m1 <= m0 || p1 <= p0 {
 		return
 	}
-	rb, k := RowBytes(w.K), int8K(w.K)
+	rb := RowBytes(w.K)
 	groups := int8Groups(w.K)
-	if q.K != w.K || m0 < 0 || m1 > q.M || p0 < 0 || p1 > w.panels || len(q.Data) < m1*rb || len(q.Scale) < groups*q.M || len(q.Zero) < groups*q.M {
+	if q.K != w.K || m0 < 0 || m1 > q.M || p0 < 0 || p1 > w.panels || len(q.Data) < m1*rb || len(q.Scale) < groups*q.M || len(q.Zero) < groups*q.M || bias != nil && len(bias) < w.N {
 		panic("simd: int8 product outside the matrix")
 	}
 	_ = c[(m1-1-m0)*cRow+min(w.N, p1*PanelWidth)-1-p0*PanelWidth]
-	if w.runFast(q, c, cRow, m0, m1, p0, p1) {
+	if w.runFast(q, bias, c, cRow, m0, m1, p0, p1) {
 		return
 	}
 	var tmp [4 * PanelWidth]float32
 	for p := p0; p < p1; p++ {
 		width := min(PanelWidth, w.N-p*PanelWidth)
+		var first [PanelWidth]float32
+		if bias != nil {
+			copy(first[:], bias[p*PanelWidth:])
+		}
 		for g := range groups {
-			at := (g*w.panels + p) * PanelWidth
-			from := g * Int8Group
-			a := int8Args{k8: (min(k, from+Int8Group) - from) / 8, aRow: rb, b: unsafe.Pointer(&w.Data[p*PanelWidth*k+from*PanelWidth]), sums: unsafe.Pointer(&w.Sums[at]), scale: unsafe.Pointer(&w.Scale[at])}
+			sums, ints, scale := w.block(p, g)
+			a := int8Args{k8: len(ints) / 8 / PanelWidth, aRow: rb, b: unsafe.Pointer(&ints[0]), sums: unsafe.Pointer(sums), scale: unsafe.Pointer(scale)}
 			for i := m0; i < m1; i += 4 {
 				rows := min(4, m1-i)
-				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+from]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
+				a.a, a.zero, a.rowScale = unsafe.Pointer(&q.Data[i*rb+g*Int8Group]), unsafe.Pointer(&q.Zero[g*q.M+i]), unsafe.Pointer(&q.Scale[g*q.M+i])
 				out := c[(i-m0)*cRow+(p-p0)*PanelWidth:]
 				a.c, a.cLd = unsafe.Pointer(&out[0]), 4*cRow
 				if width < PanelWidth {
@@ -183,7 +198,7 @@ func (w *Int8Weights) Run(q *Int8Rows, c []float32, cRow, m0, m1, p0, p1 int) {
 				}
 				a.init, a.initLd = a.c, a.cLd
 				if g == 0 {
-					a.init, a.initLd = unsafe.Pointer(&zeros), 0
+					a.init, a.initLd = unsafe.Pointer(&first), 0
 				}
 				a.tile(rows)
 				if width < PanelWidth {

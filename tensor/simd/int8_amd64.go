@@ -64,3 +64,15 @@ func quantizeRow(dst []byte, x []float32, inv, zero, limit float32) {
 	}
 	quantizeGo(dst[n:], x[n:], inv, zero, limit)
 }
+
+// quantizeGroups quantises the first whole groups of x, as far as it can; their number.
+// Scales and zeros are stride elements apart.
+func quantizeGroups(dst []byte, x, scale []float32, zero []int32, stride int) int {
+	n := len(x) / Int8Group
+	if Level < VNNI || n == 0 {
+		return 0
+	}
+	_, _, _ = dst[n*Int8Group-1], scale[(n-1)*stride], zero[(n-1)*stride]
+	_, limit := int8Limits()
+	return quantizeGroupsZ(&dst[0], &x[0], n, &scale[0], &zero[0], 4*stride, limit)
+}

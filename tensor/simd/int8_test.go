@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -38,13 +39,14 @@ func testInt8Exact(t *testing.T) {
 				q.Set(i, a[i*k:(i+1)*k])
 			}
 			c := make([]float32, m*n)
-			panels := (n + 15) / 16
-			w.Run(q, c, n, 0, m, 0, panels)
+			bias := randomFloats(r, n)
+			w.Run(q, bias, c, n, 0, m, 0, (n+15)/16)
 			for i := range m {
 				for j := range n {
-					want := 0.0
+					want := float64(bias[j])
 					for l := range k {
-						v := w.Data[j/16*16*int8K(k)+(l/4*16+j%16)*4+l%4]
+						_, ints, scale := w.block(j/16, l/Int8Group)
+						v := ints[(l%Int8Group/4*16+j%16)*4+l%4]
 						if float32(v) > wmax || float32(v) < -wmax {
 							t.Fatalf("weight %d", v)
 						}
@@ -53,7 +55,7 @@ func testInt8Exact(t *testing.T) {
 							t.Fatalf("activation %d", x)
 						}
 						g := l / Int8Group
-						want += float64(v) * float64(int32(x)-q.Zero[g*m+i]) * float64(w.Scale[g*panels*16+j]) * float64(q.Scale[g*m+i])
+						want += float64(v) * float64(int32(x)-q.Zero[g*m+i]) * float64(scale[j%16]) * float64(q.Scale[g*m+i])
 					}
 					if d := math.Abs(float64(c[i*n+j]) - want); d > 1e-5*(1+math.Abs(want)) {
 						t.Fatalf("%v extreme %v: c[%d,%d] = %g, want %g", s, extreme, i, j, c[i*n+j], want)
@@ -77,11 +79,11 @@ func testInt8Accuracy(t *testing.T) {
 	for i := range m {
 		q.Set(i, a[i*k:(i+1)*k])
 	}
-	w.Run(q, c, n, 0, m, 0, n/16)
+	w.Run(q, nil, c, n, 0, m, 0, n/16)
 	var dot, x2, y2 float64
 	for i := range m {
 		one.Set(0, a[i*k:(i+1)*k])
-		w.Run(one, d, n, 0, 1, 0, n/16)
+		w.Run(one, nil, d, n, 0, 1, 0, n/16)
 		for j := range n {
 			if d[j] != c[i*n+j] {
 				t.Fatalf("row %d alone differs", i)
@@ -117,6 +119,79 @@ func TestInt8Awkward(t *testing.T) {
 	}
 }
 
+// A row quantised whole is what its groups are one by one, whatever is in them.
+func TestInt8Groups(t *testing.T) { eachLevel(t, testInt8Groups) }
+
+func testInt8Groups(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 8))
+	group := func(kind int) []float32 {
+		x := randomFloats(r, Int8Group)
+		at := r.IntN(Int8Group)
+		for i := range x {
+			switch kind {
+			case 1:
+				x[i] = 0
+			case 2:
+				x[i] = float32(math.Abs(float64(x[i])))
+			case 3:
+				x[i] = -float32(math.Abs(float64(x[i])))
+			case 4:
+				x[i] *= 1e-43
+			case 5:
+				x[i] *= 1e-38
+			case 6:
+				x[i] *= 1e38
+			case 7:
+				x[i] = 3
+			}
+		}
+		switch kind {
+		case 8:
+			x[at] = nan
+		case 9:
+			x[at] = inf
+		case 10:
+			x[at] = -inf
+		case 11:
+			x[at], x[(at+1)%Int8Group] = 3.4e38, -3.4e38
+		case 12:
+			x[at] = 3.4e38
+		case 13:
+			x[at] = float32(math.Copysign(0, -1))
+		}
+		return x
+	}
+	for range 300 {
+		n := 1 + r.IntN(9)
+		var x []float32
+		for range n {
+			x = append(x, group(r.IntN(28))...)
+		}
+		x = x[:len(x)-r.IntN(2)*r.IntN(Int8Group)]
+		q := int8Rows(3, len(x))
+		q.Set(1, x)
+		for g := range int8Groups(len(x)) {
+			part := x[g*Int8Group : min(len(x), (g+1)*Int8Group)]
+			want := make([]byte, len(part))
+			scale, zero := quantizeGroup(want, part)
+			got := q.Data[RowBytes(len(x))+g*Int8Group:][:len(part)]
+			if s, z := q.Scale[g*3+1], q.Zero[g*3+1]; math.Float32bits(s) != math.Float32bits(scale) && (s == s || scale == scale) || z != zero || !bytes.Equal(got, want) {
+				t.Fatalf("group %d of %d: scale %g zero %d, want %g and %d; %v, want %v", g, n, s, z, scale, zero, got, want)
+			}
+		}
+	}
+}
+
+func BenchmarkInt8Rows(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	x := randomFloats(r, 3072)
+	q := int8Rows(1, len(x))
+	for b.Loop() {
+		q.Set(0, x)
+	}
+	b.SetBytes(int64(4 * len(x)))
+}
+
 func BenchmarkInt8(b *testing.B) {
 	for _, s := range [][3]int{{1024, 768, 768}, {1024, 768, 3072}, {32, 768, 768}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
@@ -130,7 +205,7 @@ func BenchmarkInt8(b *testing.B) {
 			}
 			for b.Loop() {
 				for i := 0; i < m; i += 64 {
-					w.Run(q, c[i*n:], n, i, min(m, i+64), 0, (n+15)/16)
+					w.Run(q, nil, c[i*n:], n, i, min(m, i+64), 0, (n+15)/16)
 				}
 			}
 			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
