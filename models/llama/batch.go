@@ -3,10 +3,10 @@ package llama
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
+	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
+	"rag2/tensor/exec"
 )
 
 // Batch decodes several sequences together, one token of each at a time: the weights
@@ -169,34 +169,25 @@ func (b *Batch) Step(ctx context.Context, streams []*Stream, tokens []int32) ([]
 	}
 	vocab := b.m.Config.Vocab
 	logits := make([][]float32, len(streams))
-	workers := max(1, min(runtime.GOMAXPROCS(0), len(streams)/4)) // a key's floats go to as many cache lines
-	if b.cache.apart {
-		workers = 1
-	}
-	var g errgroup.Group
-	for w := range workers {
-		part := func() error {
-			for i := w; i < len(streams); i += workers {
-				s := streams[i]
-				logits[i] = out[s.slot*vocab : (s.slot+1)*vocab : (s.slot+1)*vocab]
-				if err := finite(logits[i]); err != nil {
-					return err
-				}
-				b.cache.store(s.slot, s.n, kv, n, s.slot, 1)
-			}
-			return nil
+	var failed atomic.Pointer[error]
+	store := func(i int) {
+		s := streams[i]
+		logits[i] = out[s.slot*vocab : (s.slot+1)*vocab : (s.slot+1)*vocab]
+		if err := finite(logits[i]); err != nil {
+			failed.Store(&err)
+			return
 		}
-		if w == workers-1 {
-			err = part()
-		} else {
-			g.Go(part)
+		b.cache.store(s.slot, s.n, kv, n, s.slot, 1)
+	}
+	if b.cache.apart { // which updates the device's copy
+		for i := range streams {
+			store(i)
 		}
+	} else { // a key's floats go to as many cache lines
+		exec.Parallel(b.m.backend, len(streams), store)
 	}
-	if gerr := g.Wait(); err == nil {
-		err = gerr
-	}
-	if err != nil {
-		return nil, err
+	if err := failed.Load(); err != nil {
+		return nil, *err
 	}
 	for _, s := range streams {
 		s.n++

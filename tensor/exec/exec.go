@@ -228,3 +228,15 @@ func (c *Cache[K]) Close() {
 	c.max = 0
 	c.evict()
 }
+
+// Parallel calls f(0) … f(n-1), on the engine's threads if they are the host's, and
+// otherwise one after the other.
+func Parallel(b backends.Backend, n int, f func(i int)) {
+	if p, ok := b.(interface{ Parallel(int, func(int)) }); ok {
+		p.Parallel(n, f)
+		return
+	}
+	for i := range n {
+		f(i)
+	}
+}

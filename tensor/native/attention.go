@@ -332,6 +332,7 @@ func (s *attentionStep) blocks() int { return (s.t + s.rows - 1) / s.rows }
 
 func (s *attentionStep) run(x *execution) {
 	x.job = jobRef{step: s}
+	x.turns.deal(s.tasks())
 	x.pool.run(x, s.tasks())
 }
 
@@ -344,8 +345,8 @@ func (s *attentionStep) at(i int) (h, b, t0 int) {
 	return i / (blocks * s.b), i / blocks % s.b, i % blocks * s.rows
 }
 
-func (s *attentionStep) task(x *execution, i, worker int) {
-	i = inTurn(i, s.tasks(), len(x.workers))
+func (s *attentionStep) task(x *execution, _, worker int) {
+	i := x.turns.take(worker)
 	h, b, t0 := s.at(i)
 	nextH, nextB, _ := s.at(min(i+1, s.tasks()-1))
 	nt := min(s.rows, s.t-t0)
@@ -384,9 +385,7 @@ func (s *attentionStep) task(x *execution, i, worker int) {
 		s.score(x, &s.segments[j], b, h, span, q, scores[col:], total, rows, mem)
 		col += span[1] - span[0]
 	}
-	for r := range used {
-		z[r] = s.softmax(x, b, h, t0+r/s.g, r%s.g, seg, scores[r*total:(r+1)*total], top)
-	}
+	s.softmax(x, b, h, t0, seg, scores[:used*total], z, top)
 	col = 0
 	for j, span := range seg {
 		g, n := &s.segments[j], span[1]-span[0]
@@ -416,14 +415,20 @@ func from(x *execution, v *value, at int) []float32 {
 
 // row is the span of one row.
 func (g *segment) row(x *execution, b, h, t, r int) (from, to int, whole bool) {
-	m := cast[int32](x.bytes(g.spans))[3*(b*g.at[0]+h*g.at[1]+t*g.at[2]+r*g.at[3]):]
+	m := (*[3]int32)(unsafe.Add(x.base[g.spans.id], 12*(b*g.at[0]+h*g.at[1]+t*g.at[2]+r*g.at[3])))
 	return int(m[0]), int(m[1]), m[2] != 0
 }
 
 // blind tells whether one of the rows sees nothing.
 func (s *attentionStep) blind(x *execution, b, h, t0, nt int) bool {
+	groups := 1 // with masks of their own
+	for j := range s.segments {
+		if s.segments[j].at[3] != 0 {
+			groups = s.g
+		}
+	}
 	for t := t0; t < t0+nt; t++ {
-		for r := range s.g {
+		for r := range groups {
 			sees := false
 			for j := range s.segments {
 				from, to, _ := s.segments[j].row(x, b, h, t, r)
@@ -440,6 +445,9 @@ func (s *attentionStep) blind(x *execution, b, h, t0, nt int) bool {
 // seen is the span of rows t0 … t0+nt together; from is the begin of a panel.
 func (g *segment) seen(x *execution, b, h, t0, nt, rows int) (from, to int) {
 	from = g.n
+	if g.at[3] == 0 {
+		rows = 1
+	}
 	for t := t0; t < t0+nt; t++ {
 		for r := range rows {
 			if lo, hi, _ := g.row(x, b, h, t, r); hi > lo {
@@ -467,7 +475,9 @@ func (s *attentionStep) score(x *execution, g *segment, b, h int, span [2]int, q
 		p.B = from(x, g.k, at+span[0]*s.d)
 	case n == 1: // the token at hand: Pack is slow at this
 		p.B = mem[:simd.PackedLen(s.d, 1)]
-		clear(p.B)
+		if rows != 4 { // Scores4 does not look at other columns
+			clear(p.B)
+		}
 		for i, v := range from(x, g.k, at+span[0]*g.ks[2])[:s.d] {
 			p.B[i*simd.PanelWidth] = v
 		}
@@ -482,10 +492,35 @@ func (s *attentionStep) score(x *execution, g *segment, b, h int, span [2]int, q
 	}
 }
 
-// softmax turns a row's scores into weights, 0 where the mask is false, and returns
-// their sum. What lies behind the row's last column plays no part, so that the result
-// is that of the row alone.
-func (s *attentionStep) softmax(x *execution, b, h, t, r int, seg [][2]int, w, top []float32) float32 {
+// softmax turns scores into weights, 0 where the mask is false, and z into their sums.
+// What lies behind a row's last column plays no part, so that the result is that of the
+// row alone.
+func (s *attentionStep) softmax(x *execution, b, h, t0 int, seg [][2]int, scores, z, top []float32) {
+	n := len(scores) / len(z)
+	whole := true
+	for r := range z {
+		w := scores[r*n : (r+1)*n]
+		end := s.mask(x, b, h, t0+r/s.g, r%s.g, seg, w)
+		top[0] = simd.Maximum(w[:end])
+		simd.BinaryVS(simd.Sub, w[:end], w[:end], &top[0])
+		whole = whole && end == n
+		z[r] = float32(end)
+	}
+	if whole {
+		simd.Unary(simd.Exp, scores, scores)
+	}
+	for r := range z {
+		w, end := scores[r*n:(r+1)*n], int(z[r])
+		if !whole {
+			simd.Unary(simd.Exp, w[:end], w[:end])
+			clear(w[end:])
+		}
+		z[r] = simd.Sum(w[:end])
+	}
+}
+
+// mask puts -1e30 where a row's mask is false, and returns the end of what it sees.
+func (s *attentionStep) mask(x *execution, b, h, t, r int, seg [][2]int, w []float32) int {
 	col, end := 0, 0
 	any := false
 	for j, span := range seg {
@@ -511,11 +546,7 @@ func (s *attentionStep) softmax(x *execution, b, h, t, r int, seg [][2]int, w, t
 		col += len(part)
 	}
 	if !any { // all scores are the fill value
-		end = len(w)
+		return len(w)
 	}
-	top[0] = simd.Maximum(w[:end])
-	simd.BinaryVS(simd.Sub, w[:end], w[:end], &top[0])
-	simd.Unary(simd.Exp, w[:end], w[:end])
-	clear(w[end:])
-	return simd.Sum(w[:end])
+	return end
 }

@@ -88,6 +88,10 @@ func (b *Backend) Description() string {
 	return fmt.Sprintf("rag2 native engine (%s, %s, %d threads)", kind, simd.Level, b.pool.threads())
 }
 
+// Parallel calls f(0) … f(n-1) in any order, on the threads that run computations: they
+// are still awake after one, and stay so until the next.
+func (b *Backend) Parallel(n int, f func(i int)) { b.pool.run(tasks(f), n) }
+
 // NumDevices is 1.
 func (b *Backend) NumDevices() int { return 1 }
 

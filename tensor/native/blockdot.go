@@ -42,6 +42,10 @@ func (s *dotStep) blockTask(x *execution, w *workerState, c []float32, cRow, m0,
 		s.floatTask(x, w, c, cRow, m0, m1, p0, p1)
 		return
 	}
+	fetch := 0
+	if s.m > 1 { // one row is bound by memory itself
+		fetch = simd.FetchBytes(s.k)
+	}
 	for p := p0; p < p1; p++ {
 		dst, n := c[(p-p0)*simd.PanelWidth:], min(simd.PanelWidth, s.n-p*simd.PanelWidth)
 		switch {
@@ -51,21 +55,13 @@ func (s *dotStep) blockTask(x *execution, w *workerState, c []float32, cRow, m0,
 			g := simd.Gemm{M: m1 - m0, N: n, K: s.k, A: s.from(x, &s.a, 0)[m0*s.a.row:], ARow: s.a.row, AK: s.a.col, B: wide, C: dst, CRow: cRow}
 			g.Run(0, g.M, 0, 1)
 		case n == simd.PanelWidth:
-			simd.BlockProduct(q.format, dst, cRow, &x.rows16, m0, m1, q.panel(p))
+			simd.BlockProduct(q.format, dst, cRow, &x.rows16, m0, m1, q.panel(p), w.next(x, fetch))
 		default: // the matrix ends within the panel
 			var row [simd.PanelWidth]float32
 			for r := m0; r < m1; r++ {
-				simd.BlockProduct(q.format, row[:], simd.PanelWidth, &x.rows16, r, r+1, q.panel(p))
+				simd.BlockProduct(q.format, row[:], simd.PanelWidth, &x.rows16, r, r+1, q.panel(p), nil)
 				copy(dst[(r-m0)*cRow:][:n], row[:])
 			}
 		}
 	}
-}
-
-// inTurn is the piece, of n, that is the i-th task's, so that workers who take tasks in
-// turn go through memory each on their own: what a kernel fetches ahead of a piece's end
-// is the beginning of the worker's next.
-func inTurn(i, n, workers int) int {
-	worker, at := i%workers, i/workers
-	return worker*(n/workers) + min(worker, n%workers) + at
 }

@@ -99,7 +99,7 @@ func (s *chainStep) task(x *execution, i, worker int) {
 	c := x.floats(d.c)[batchOffset(i, d.batch, d.cBatch):]
 	for r := m0; r < m1; r += rows {
 		end := min(m1, r+rows)
-		f.piece(&g, one, r, end, 0, panels(f.n))
+		f.product(&g, one, r, end, 0, panels(f.n))
 		from := given{v: f.c, data: one, ld: f.n, r0: i*f.m + r}
 		to := given{v: d.a.v, data: two, ld: f.n, r0: i*f.m + r}
 		f.epilogue(x, w, mem, &from, &to, i*f.m+r, i*f.m+end, 0, f.n)

@@ -269,6 +269,7 @@ func (s *dotStep) run(x *execution) {
 		x.shares = s.shareRows(x)
 	}
 	x.job = jobRef{step: s}
+	x.turns.deal(s.tn)
 	x.pool.run(x, nb*s.tm*s.tn)
 	x.panels, x.blocks, x.int8, x.shares = nil, nil, nil, false
 }
@@ -387,18 +388,22 @@ func (s *dotStep) rowRange(tm int) (m0, m1 int) {
 	return
 }
 
+// piece is the panels of piece tn: whole tiles.
+func (s *dotStep) piece(tn int) (p0, p1 int) {
+	panels, unit := s.panels(), simd.TilePanels()
+	units := (panels + unit - 1) / unit
+	return min(panels, units*tn/s.tn*unit), min(panels, units*(tn+1)/s.tn*unit)
+}
+
 func (s *dotStep) task(x *execution, i, worker int) {
 	w := &x.workers[worker]
 	tn, tm := i%s.tn, i/s.tn%s.tm
 	i /= s.tn * s.tm
-	panels := (s.n + simd.PanelWidth - 1) / simd.PanelWidth
 	m0, m1 := s.rowRange(tm)
 	if s.mode == packWeight && s.tm == 1 {
-		tn = inTurn(tn, s.tn, len(x.workers))
+		tn = x.turns.take(worker)
 	}
-	unit := simd.TilePanels()
-	units := (panels + unit - 1) / unit
-	p0, p1 := min(panels, units*tn/s.tn*unit), min(panels, units*(tn+1)/s.tn*unit)
+	p0, p1 := s.piece(tn)
 	if s.epi == nil && s.quantized(x, w, x.floats(s.c)[min(s.c.size, m0*s.cRow+p0*simd.PanelWidth):], s.cRow, m0, m1, p0, p1) {
 		return
 	}
@@ -421,7 +426,7 @@ func (s *dotStep) task(x *execution, i, worker int) {
 		for r := m0; r < m1; r += rows {
 			end := min(m1, r+rows)
 			if !s.quantized(x, w, block, min(s.n, q*simd.PanelWidth)-p*simd.PanelWidth, r, end, p, q) {
-				s.piece(&g, block, r, end, p, q)
+				s.product(&g, block, r, end, p, q)
 			}
 			f := given{v: s.c, data: block, ld: min(s.n, q*simd.PanelWidth) - p*simd.PanelWidth, r0: i*s.m + r, c0: p * simd.PanelWidth}
 			s.epilogue(x, w, mem, &f, nil, i*s.m+r, i*s.m+end, p*simd.PanelWidth, min(s.n, q*simd.PanelWidth))
@@ -432,8 +437,8 @@ func (s *dotStep) task(x *execution, i, worker int) {
 	}
 }
 
-// piece computes rows r … end and panels p … q into block, rows without gaps.
-func (s *dotStep) piece(g *simd.Gemm, block []float32, r, end, p, q int) {
+// product computes rows r … end and panels p … q into block, rows without gaps.
+func (s *dotStep) product(g *simd.Gemm, block []float32, r, end, p, q int) {
 	h := *g
 	h.M = end - r
 	h.A = g.A[r*g.ARow:]

@@ -19,6 +19,7 @@ type Executable struct {
 	inputs, outputs []shapes.Shape
 
 	steps   []step
+	coming  []*attentionStep // at an attention, the one after it
 	values  []*value
 	outVals []*value
 	arena   int        // bytes
@@ -48,6 +49,8 @@ type execution struct {
 	workers []workerState
 	args    [][]byte
 	job     jobRef
+	coming  *attentionStep // the next, see ahead
+	turns   turns
 	panels  []float32   // of the weight of the step that runs
 	blocks  *blocks     // or its blocks
 	rows16  simd.Rows16 // A in 16 bits
@@ -68,6 +71,7 @@ type workerState struct {
 	gemm    []float32 // of the products
 	regs    [][]float32
 	last    []int // row offsets of sticky inputs
+	ahead   ahead
 	_       [64]byte
 }
 
@@ -134,7 +138,7 @@ func (e *Executable) give(x *execution) {
 	}
 	for i := range x.workers {
 		w := &x.workers[i]
-		w.scratch, w.gemm = nil, nil
+		w.scratch, w.gemm, w.ahead = nil, nil, ahead{}
 		clear(w.regs)
 	}
 	e.backend.giveArena(x.arena)
@@ -149,6 +153,7 @@ func (e *Executable) give(x *execution) {
 func (e *Executable) newExecution() *execution {
 	x := &execution{exe: e, pool: e.backend.pool, base: make([]unsafe.Pointer, len(e.values)), params: make([]*Buffer, len(e.inputs)), weights: make([]weight, len(e.weights)),
 		workers: make([]workerState, e.backend.pool.threads()), args: make([][]byte, 0, e.args)}
+	x.turns.taken = make([]turn, len(x.workers))
 	for i := range x.workers {
 		x.workers[i] = workerState{regs: make([][]float32, e.regs), last: make([]int, e.regs)}
 	}
@@ -214,8 +219,12 @@ func (e *Executable) Execute(inputs []backends.Buffer, donate []bool, _ backends
 		}
 	}()
 	x.rowsOf, x.of16, x.sharedA = rowsOfA{}, rowsOfA{}, rowsOfA{}
-	for _, s := range e.steps {
+	x.look(nil)
+	for i, s := range e.steps {
 		s.run(x)
+		if _, ok := s.(*attentionStep); ok {
+			x.look(e.coming[i])
+		}
 	}
 	for i, d := range donate {
 		if d {

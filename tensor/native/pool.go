@@ -15,6 +15,11 @@ type job interface {
 	task(i, worker int)
 }
 
+// tasks makes a function a job.
+type tasks func(i int)
+
+func (f tasks) task(i, _ int) { f(i) }
+
 // pool runs the tasks of one job at a time on the caller and its workers. A second
 // caller meanwhile runs its job alone. Workers spin for a while after a job, since
 // the next one usually follows at once, then park.

@@ -144,6 +144,7 @@ func (s *dotStep) takeWeight(x *execution) {
 		s.sumRows(x)
 	case w.blocks != nil:
 		s.prepareBlocks(x)
+		x.begin(s)
 	case w.int8 != nil:
 		s.prepareInt8(x)
 	case w.panels == nil: // it may change between calls

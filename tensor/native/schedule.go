@@ -66,6 +66,7 @@ func (c *compiler) finish(e *Executable) error {
 			e.regs = max(e.regs, s.first.regs())
 		}
 	}
+	e.coming = coming(e.steps)
 	var a arena
 	for i, u := range order {
 		for _, v := range u.writes {

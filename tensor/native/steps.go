@@ -49,20 +49,24 @@ type copyStep struct {
 
 func (s *copyStep) scratch() int { return 0 }
 
-// copyTasks is the number of pieces of one part: about 64 KiB each.
+// copyBytes is what is worth a hand-over.
+const copyBytes = 64 << 10
+
+// pieces is the number of pieces of one part.
 func (s *copyStep) pieces(p *copyPart) int {
 	if len(p.dims) == 0 {
 		return 1
 	}
-	return max(1, min(p.dims[0], product(p.dims)*s.size>>16))
+	return max(1, min(p.dims[0], product(p.dims)*s.size/copyBytes))
 }
 
 func (s *copyStep) run(x *execution) {
-	n := 0
+	n, bytes := 0, 0
 	for i := range s.parts {
 		n += s.pieces(&s.parts[i])
+		bytes += product(s.parts[i].dims) * s.size
 	}
-	if n == len(s.parts) {
+	if n == 1 || bytes < 2*copyBytes {
 		for i := range s.parts {
 			s.piece(x, &s.parts[i], 0, 1)
 		}

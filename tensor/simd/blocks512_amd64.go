@@ -5,156 +5,159 @@ package simd
 // maxRowsZ is the number of rows that the kernels take at once.
 const maxRowsZ = 12
 
+// fetchZ is what they fetch per block of what comes next, in bytes.
+const fetchZ = 256
+
 //go:noescape
 func quantize16Z(dst *byte, x *float32, blocks int)
 
 //go:noescape
-func product4Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product4V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product4V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 //go:noescape
-func product8V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
+func product8V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
 
 // blockProductZ runs the kernel of 1 to 12 rows. A switch keeps the pointers from
 // escaping.
-func blockProductZ(f BlockFormat, vnni bool, rows int, dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int) {
+func blockProductZ(f BlockFormat, vnni bool, rows int, dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte) {
 	rows--
 	if f == Block8 {
 		rows += maxRowsZ
@@ -164,100 +167,100 @@ func blockProductZ(f BlockFormat, vnni bool, rows int, dst *float32, dstStride i
 	}
 	switch rows {
 	case 0:
-		product4Z1(dst, dstStride, x, xStride, panel, blocks)
+		product4Z1(dst, dstStride, x, xStride, panel, blocks, next)
 	case 1:
-		product4Z2(dst, dstStride, x, xStride, panel, blocks)
+		product4Z2(dst, dstStride, x, xStride, panel, blocks, next)
 	case 2:
-		product4Z3(dst, dstStride, x, xStride, panel, blocks)
+		product4Z3(dst, dstStride, x, xStride, panel, blocks, next)
 	case 3:
-		product4Z4(dst, dstStride, x, xStride, panel, blocks)
+		product4Z4(dst, dstStride, x, xStride, panel, blocks, next)
 	case 4:
-		product4Z5(dst, dstStride, x, xStride, panel, blocks)
+		product4Z5(dst, dstStride, x, xStride, panel, blocks, next)
 	case 5:
-		product4Z6(dst, dstStride, x, xStride, panel, blocks)
+		product4Z6(dst, dstStride, x, xStride, panel, blocks, next)
 	case 6:
-		product4Z7(dst, dstStride, x, xStride, panel, blocks)
+		product4Z7(dst, dstStride, x, xStride, panel, blocks, next)
 	case 7:
-		product4Z8(dst, dstStride, x, xStride, panel, blocks)
+		product4Z8(dst, dstStride, x, xStride, panel, blocks, next)
 	case 8:
-		product4Z9(dst, dstStride, x, xStride, panel, blocks)
+		product4Z9(dst, dstStride, x, xStride, panel, blocks, next)
 	case 9:
-		product4Z10(dst, dstStride, x, xStride, panel, blocks)
+		product4Z10(dst, dstStride, x, xStride, panel, blocks, next)
 	case 10:
-		product4Z11(dst, dstStride, x, xStride, panel, blocks)
+		product4Z11(dst, dstStride, x, xStride, panel, blocks, next)
 	case 11:
-		product4Z12(dst, dstStride, x, xStride, panel, blocks)
+		product4Z12(dst, dstStride, x, xStride, panel, blocks, next)
 	case 12:
-		product8Z1(dst, dstStride, x, xStride, panel, blocks)
+		product8Z1(dst, dstStride, x, xStride, panel, blocks, next)
 	case 13:
-		product8Z2(dst, dstStride, x, xStride, panel, blocks)
+		product8Z2(dst, dstStride, x, xStride, panel, blocks, next)
 	case 14:
-		product8Z3(dst, dstStride, x, xStride, panel, blocks)
+		product8Z3(dst, dstStride, x, xStride, panel, blocks, next)
 	case 15:
-		product8Z4(dst, dstStride, x, xStride, panel, blocks)
+		product8Z4(dst, dstStride, x, xStride, panel, blocks, next)
 	case 16:
-		product8Z5(dst, dstStride, x, xStride, panel, blocks)
+		product8Z5(dst, dstStride, x, xStride, panel, blocks, next)
 	case 17:
-		product8Z6(dst, dstStride, x, xStride, panel, blocks)
+		product8Z6(dst, dstStride, x, xStride, panel, blocks, next)
 	case 18:
-		product8Z7(dst, dstStride, x, xStride, panel, blocks)
+		product8Z7(dst, dstStride, x, xStride, panel, blocks, next)
 	case 19:
-		product8Z8(dst, dstStride, x, xStride, panel, blocks)
+		product8Z8(dst, dstStride, x, xStride, panel, blocks, next)
 	case 20:
-		product8Z9(dst, dstStride, x, xStride, panel, blocks)
+		product8Z9(dst, dstStride, x, xStride, panel, blocks, next)
 	case 21:
-		product8Z10(dst, dstStride, x, xStride, panel, blocks)
+		product8Z10(dst, dstStride, x, xStride, panel, blocks, next)
 	case 22:
-		product8Z11(dst, dstStride, x, xStride, panel, blocks)
+		product8Z11(dst, dstStride, x, xStride, panel, blocks, next)
 	case 23:
-		product8Z12(dst, dstStride, x, xStride, panel, blocks)
+		product8Z12(dst, dstStride, x, xStride, panel, blocks, next)
 	case 24:
-		product4V1(dst, dstStride, x, xStride, panel, blocks)
+		product4V1(dst, dstStride, x, xStride, panel, blocks, next)
 	case 25:
-		product4V2(dst, dstStride, x, xStride, panel, blocks)
+		product4V2(dst, dstStride, x, xStride, panel, blocks, next)
 	case 26:
-		product4V3(dst, dstStride, x, xStride, panel, blocks)
+		product4V3(dst, dstStride, x, xStride, panel, blocks, next)
 	case 27:
-		product4V4(dst, dstStride, x, xStride, panel, blocks)
+		product4V4(dst, dstStride, x, xStride, panel, blocks, next)
 	case 28:
-		product4V5(dst, dstStride, x, xStride, panel, blocks)
+		product4V5(dst, dstStride, x, xStride, panel, blocks, next)
 	case 29:
-		product4V6(dst, dstStride, x, xStride, panel, blocks)
+		product4V6(dst, dstStride, x, xStride, panel, blocks, next)
 	case 30:
-		product4V7(dst, dstStride, x, xStride, panel, blocks)
+		product4V7(dst, dstStride, x, xStride, panel, blocks, next)
 	case 31:
-		product4V8(dst, dstStride, x, xStride, panel, blocks)
+		product4V8(dst, dstStride, x, xStride, panel, blocks, next)
 	case 32:
-		product4V9(dst, dstStride, x, xStride, panel, blocks)
+		product4V9(dst, dstStride, x, xStride, panel, blocks, next)
 	case 33:
-		product4V10(dst, dstStride, x, xStride, panel, blocks)
+		product4V10(dst, dstStride, x, xStride, panel, blocks, next)
 	case 34:
-		product4V11(dst, dstStride, x, xStride, panel, blocks)
+		product4V11(dst, dstStride, x, xStride, panel, blocks, next)
 	case 35:
-		product4V12(dst, dstStride, x, xStride, panel, blocks)
+		product4V12(dst, dstStride, x, xStride, panel, blocks, next)
 	case 36:
-		product8V1(dst, dstStride, x, xStride, panel, blocks)
+		product8V1(dst, dstStride, x, xStride, panel, blocks, next)
 	case 37:
-		product8V2(dst, dstStride, x, xStride, panel, blocks)
+		product8V2(dst, dstStride, x, xStride, panel, blocks, next)
 	case 38:
-		product8V3(dst, dstStride, x, xStride, panel, blocks)
+		product8V3(dst, dstStride, x, xStride, panel, blocks, next)
 	case 39:
-		product8V4(dst, dstStride, x, xStride, panel, blocks)
+		product8V4(dst, dstStride, x, xStride, panel, blocks, next)
 	case 40:
-		product8V5(dst, dstStride, x, xStride, panel, blocks)
+		product8V5(dst, dstStride, x, xStride, panel, blocks, next)
 	case 41:
-		product8V6(dst, dstStride, x, xStride, panel, blocks)
+		product8V6(dst, dstStride, x, xStride, panel, blocks, next)
 	case 42:
-		product8V7(dst, dstStride, x, xStride, panel, blocks)
+		product8V7(dst, dstStride, x, xStride, panel, blocks, next)
 	case 43:
-		product8V8(dst, dstStride, x, xStride, panel, blocks)
+		product8V8(dst, dstStride, x, xStride, panel, blocks, next)
 	case 44:
-		product8V9(dst, dstStride, x, xStride, panel, blocks)
+		product8V9(dst, dstStride, x, xStride, panel, blocks, next)
 	case 45:
-		product8V10(dst, dstStride, x, xStride, panel, blocks)
+		product8V10(dst, dstStride, x, xStride, panel, blocks, next)
 	case 46:
-		product8V11(dst, dstStride, x, xStride, panel, blocks)
+		product8V11(dst, dstStride, x, xStride, panel, blocks, next)
 	case 47:
-		product8V12(dst, dstStride, x, xStride, panel, blocks)
+		product8V12(dst, dstStride, x, xStride, panel, blocks, next)
 	}
 }

@@ -60,14 +60,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z1(SB), NOSPLIT, $0-48
+// func product4Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z1(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -158,6 +159,14 @@ block:
 	VPBROADCASTD 60(SI), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z0, Z0
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -172,14 +181,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z2(SB), NOSPLIT, $0-48
+// func product4Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z2(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -320,6 +330,14 @@ block:
 	VPBROADCASTD 60(SI)(R8*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z1, Z1
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -340,14 +358,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z3(SB), NOSPLIT, $0-48
+// func product4Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z3(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -538,6 +557,14 @@ block:
 	VPBROADCASTD 60(SI)(R8*2), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z2, Z2
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -564,14 +591,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z4(SB), NOSPLIT, $0-48
+// func product4Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z4(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
@@ -813,6 +841,14 @@ block:
 	VPBROADCASTD 60(SI)(R9*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z3, Z3
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -845,14 +881,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z5(SB), NOSPLIT, $0-48
+// func product4Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z5(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
@@ -1144,6 +1181,14 @@ block:
 	VPBROADCASTD 60(SI)(R8*4), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z4, Z4
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -1182,14 +1227,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z6(SB), NOSPLIT, $0-48
+// func product4Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z6(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	MOVL $0x000f000f, AX
@@ -1532,6 +1578,14 @@ block:
 	VPBROADCASTD 60(SI)(R10*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z5, Z5
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -1576,14 +1630,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z7(SB), NOSPLIT, $0-48
+// func product4Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z7(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	MOVL $0x000f000f, AX
@@ -1976,6 +2031,14 @@ block:
 	VPBROADCASTD 60(SI)(R9*2), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z6, Z6
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -2026,14 +2089,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z8(SB), NOSPLIT, $0-48
+// func product4Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z8(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -2477,6 +2541,14 @@ block:
 	VPBROADCASTD 60(SI)(R12*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z7, Z7
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -2533,14 +2605,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z9(SB), NOSPLIT, $0-48
+// func product4Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z9(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -3034,6 +3107,14 @@ block:
 	VPBROADCASTD 60(SI)(R8*8), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z8, Z8
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -3096,14 +3177,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z10(SB), NOSPLIT, $0-48
+// func product4Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z10(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -3648,6 +3730,14 @@ block:
 	VPBROADCASTD 60(SI)(R13*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z9, Z9
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -3716,14 +3806,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z11(SB), NOSPLIT, $0-48
+// func product4Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z11(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -4318,6 +4409,14 @@ block:
 	VPBROADCASTD 60(SI)(R10*2), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z10, Z10
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -4392,14 +4491,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4Z12(SB), NOSPLIT, $0-48
+// func product4Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4Z12(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -5045,6 +5145,14 @@ block:
 	VPBROADCASTD 60(SI)(R15*1), Z28
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z11, Z11
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -5125,14 +5233,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z1(SB), NOSPLIT, $0-48
+// func product8Z1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z1(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	PCALIGN $32
 block:
@@ -5226,6 +5335,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z0, Z0
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -5238,14 +5355,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z2(SB), NOSPLIT, $0-48
+// func product8Z2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z2(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	PCALIGN $32
@@ -5389,6 +5507,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z1, Z1
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -5406,14 +5532,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z3(SB), NOSPLIT, $0-48
+// func product8Z3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z3(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -5607,6 +5734,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z2, Z2
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -5629,14 +5764,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z4(SB), NOSPLIT, $0-48
+// func product8Z4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z4(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
@@ -5881,6 +6017,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z3, Z3
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -5908,14 +6052,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z5(SB), NOSPLIT, $0-48
+// func product8Z5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z5(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
@@ -6210,6 +6355,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z4, Z4
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -6242,14 +6395,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z6(SB), NOSPLIT, $0-48
+// func product8Z6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z6(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	VPXORD Z12, Z12, Z12
@@ -6595,6 +6749,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z5, Z5
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -6632,14 +6794,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z7(SB), NOSPLIT, $0-48
+// func product8Z7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z7(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	VPXORD Z12, Z12, Z12
@@ -7035,6 +7198,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z6, Z6
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -7077,14 +7248,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z8(SB), NOSPLIT, $0-48
+// func product8Z8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z8(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -7531,6 +7703,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z7, Z7
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -7578,14 +7758,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z9(SB), NOSPLIT, $0-48
+// func product8Z9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z9(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -8082,6 +8263,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z8, Z8
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -8134,14 +8323,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z10(SB), NOSPLIT, $0-48
+// func product8Z10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z10(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -8689,6 +8879,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z9, Z9
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -8746,14 +8944,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z11(SB), NOSPLIT, $0-48
+// func product8Z11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z11(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -9351,6 +9550,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z10, Z10
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -9413,14 +9620,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8Z12(SB), NOSPLIT, $0-48
+// func product8Z12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8Z12(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -10069,6 +10277,14 @@ block:
 	VPMADDWD Z28, Z25, Z29
 	VPADDD Z29, Z11, Z11
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -10136,14 +10352,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V1(SB), NOSPLIT, $0-48
+// func product4V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V1(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -10202,6 +10419,14 @@ block:
 	VPSRLD $12, Z24, Z25
 	VPANDD Z30, Z25, Z25
 	VPDPWSSD.BCST 60(SI), Z25, Z0
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10216,14 +10441,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V2(SB), NOSPLIT, $0-48
+// func product4V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V2(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -10300,6 +10526,14 @@ block:
 	VPANDD Z30, Z25, Z25
 	VPDPWSSD.BCST 60(SI), Z25, Z0
 	VPDPWSSD.BCST 60(SI)(R8*1), Z25, Z1
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10320,14 +10554,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V3(SB), NOSPLIT, $0-48
+// func product4V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V3(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
 	VPXORD Z12, Z12, Z12
@@ -10422,6 +10657,14 @@ block:
 	VPDPWSSD.BCST 60(SI), Z25, Z0
 	VPDPWSSD.BCST 60(SI)(R8*1), Z25, Z1
 	VPDPWSSD.BCST 60(SI)(R8*2), Z25, Z2
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10448,14 +10691,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V4(SB), NOSPLIT, $0-48
+// func product4V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V4(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
@@ -10569,6 +10813,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*1), Z25, Z1
 	VPDPWSSD.BCST 60(SI)(R8*2), Z25, Z2
 	VPDPWSSD.BCST 60(SI)(R9*1), Z25, Z3
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10601,14 +10853,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V5(SB), NOSPLIT, $0-48
+// func product4V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V5(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	MOVL $0x000f000f, AX
 	VPBROADCASTD AX, Z30
@@ -10740,6 +10993,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*2), Z25, Z2
 	VPDPWSSD.BCST 60(SI)(R9*1), Z25, Z3
 	VPDPWSSD.BCST 60(SI)(R8*4), Z25, Z4
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10778,14 +11039,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V6(SB), NOSPLIT, $0-48
+// func product4V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V6(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	MOVL $0x000f000f, AX
@@ -10936,6 +11198,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R9*1), Z25, Z3
 	VPDPWSSD.BCST 60(SI)(R8*4), Z25, Z4
 	VPDPWSSD.BCST 60(SI)(R10*1), Z25, Z5
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -10980,14 +11250,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V7(SB), NOSPLIT, $0-48
+// func product4V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V7(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	MOVL $0x000f000f, AX
@@ -11156,6 +11427,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*4), Z25, Z4
 	VPDPWSSD.BCST 60(SI)(R10*1), Z25, Z5
 	VPDPWSSD.BCST 60(SI)(R9*2), Z25, Z6
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -11206,14 +11485,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V8(SB), NOSPLIT, $0-48
+// func product4V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V8(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -11401,6 +11681,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R10*1), Z25, Z5
 	VPDPWSSD.BCST 60(SI)(R9*2), Z25, Z6
 	VPDPWSSD.BCST 60(SI)(R12*1), Z25, Z7
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -11457,14 +11745,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V9(SB), NOSPLIT, $0-48
+// func product4V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V9(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -11670,6 +11959,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R9*2), Z25, Z6
 	VPDPWSSD.BCST 60(SI)(R12*1), Z25, Z7
 	VPDPWSSD.BCST 60(SI)(R8*8), Z25, Z8
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -11732,14 +12029,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V10(SB), NOSPLIT, $0-48
+// func product4V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V10(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -11964,6 +12262,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R12*1), Z25, Z7
 	VPDPWSSD.BCST 60(SI)(R8*8), Z25, Z8
 	VPDPWSSD.BCST 60(SI)(R13*1), Z25, Z9
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -12032,14 +12338,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V11(SB), NOSPLIT, $0-48
+// func product4V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V11(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -12282,6 +12589,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*8), Z25, Z8
 	VPDPWSSD.BCST 60(SI)(R13*1), Z25, Z9
 	VPDPWSSD.BCST 60(SI)(R10*2), Z25, Z10
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -12356,14 +12671,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product4V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product4V12(SB), NOSPLIT, $0-48
+// func product4V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product4V12(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -12625,6 +12941,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R13*1), Z25, Z9
 	VPDPWSSD.BCST 60(SI)(R10*2), Z25, Z10
 	VPDPWSSD.BCST 60(SI)(R15*1), Z25, Z11
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTPH2PS 32(BX), Z27
 	VCVTDQ2PS Z0, Z0
@@ -12705,14 +13029,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V1(SB), NOSPLIT, $0-48
+// func product8V1(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V1(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	PCALIGN $32
 block:
@@ -12774,6 +13099,14 @@ block:
 	VPSRAW $8, Z24, Z25
 	VPDPWSSD.BCST 60(SI), Z25, Z0
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -12786,14 +13119,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V2(SB), NOSPLIT, $0-48
+// func product8V2(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V2(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	PCALIGN $32
@@ -12873,6 +13207,14 @@ block:
 	VPDPWSSD.BCST 60(SI), Z25, Z0
 	VPDPWSSD.BCST 60(SI)(R8*1), Z25, Z1
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -12890,14 +13232,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V3(SB), NOSPLIT, $0-48
+// func product8V3(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V3(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -12995,6 +13338,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*1), Z25, Z1
 	VPDPWSSD.BCST 60(SI)(R8*2), Z25, Z2
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -13017,14 +13368,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V4(SB), NOSPLIT, $0-48
+// func product8V4(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V4(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
@@ -13141,6 +13493,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*2), Z25, Z2
 	VPDPWSSD.BCST 60(SI)(R9*1), Z25, Z3
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -13168,14 +13528,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V5(SB), NOSPLIT, $0-48
+// func product8V5(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V5(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
@@ -13310,6 +13671,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R9*1), Z25, Z3
 	VPDPWSSD.BCST 60(SI)(R8*4), Z25, Z4
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -13342,14 +13711,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V6(SB), NOSPLIT, $0-48
+// func product8V6(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V6(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	VPXORD Z12, Z12, Z12
@@ -13503,6 +13873,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*4), Z25, Z4
 	VPDPWSSD.BCST 60(SI)(R10*1), Z25, Z5
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -13540,14 +13918,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V7(SB), NOSPLIT, $0-48
+// func product8V7(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V7(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	VPXORD Z12, Z12, Z12
@@ -13719,6 +14098,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R10*1), Z25, Z5
 	VPDPWSSD.BCST 60(SI)(R9*2), Z25, Z6
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -13761,14 +14148,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V8(SB), NOSPLIT, $0-48
+// func product8V8(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V8(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -13959,6 +14347,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R9*2), Z25, Z6
 	VPDPWSSD.BCST 60(SI)(R12*1), Z25, Z7
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -14006,14 +14402,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V9(SB), NOSPLIT, $0-48
+// func product8V9(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V9(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -14222,6 +14619,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R12*1), Z25, Z7
 	VPDPWSSD.BCST 60(SI)(R8*8), Z25, Z8
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -14274,14 +14679,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V10(SB), NOSPLIT, $0-48
+// func product8V10(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V10(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -14509,6 +14915,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R8*8), Z25, Z8
 	VPDPWSSD.BCST 60(SI)(R13*1), Z25, Z9
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -14566,14 +14980,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V11(SB), NOSPLIT, $0-48
+// func product8V11(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V11(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -14819,6 +15234,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R13*1), Z25, Z9
 	VPDPWSSD.BCST 60(SI)(R10*2), Z25, Z10
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0
@@ -14881,14 +15304,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func product8V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int)
-TEXT ·product8V12(SB), NOSPLIT, $0-48
+// func product8V12(dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte)
+TEXT ·product8V12(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), R11
 	MOVQ x+16(FP), SI
 	MOVQ xStride+24(FP), R8
 	MOVQ panel+32(FP), BX
 	MOVQ blocks+40(FP), CX
+	MOVQ next+48(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R8)(R9*2), R12
@@ -15153,6 +15577,14 @@ block:
 	VPDPWSSD.BCST 60(SI)(R10*2), Z25, Z10
 	VPDPWSSD.BCST 60(SI)(R15*1), Z25, Z11
 	PREFETCHT0 8704(BX)
+	TESTQ DX, DX
+	JZ sums
+	PREFETCHT1 0(DX)
+	PREFETCHT1 64(DX)
+	PREFETCHT1 128(DX)
+	PREFETCHT1 192(DX)
+	ADDQ $256, DX
+sums:
 	VCVTPH2PS (BX), Z26
 	VCVTDQ2PS Z0, Z0
 	VMULPS Z26, Z0, Z0

@@ -56,14 +56,22 @@ func productRows() int {
 	return 6
 }
 
+// fetchBytes is what a kernel fetches per block of what comes next.
+func fetchBytes() int {
+	if Level >= AVX512 {
+		return fetchZ
+	}
+	return 0
+}
+
 // blockProductFast runs the kernel of 1 to productRows rows. A switch keeps the
 // pointers from escaping.
-func blockProductFast(f BlockFormat, rows int, dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int) bool {
+func blockProductFast(f BlockFormat, rows int, dst *float32, dstStride int, x *byte, xStride int, panel *byte, blocks int, next *byte) bool {
 	if Level < AVX2 {
 		return false
 	}
 	if Level >= AVX512 {
-		blockProductZ(f, Level >= VNNI, rows, dst, dstStride, x, xStride, panel, blocks)
+		blockProductZ(f, Level >= VNNI, rows, dst, dstStride, x, xStride, panel, blocks, next)
 		return true
 	}
 	if f == Block8 {

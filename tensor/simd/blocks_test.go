@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/x448/float16"
 )
@@ -65,7 +66,7 @@ func TestBlocks(t *testing.T) {
 				Expand(f, wide, panel, k-32, 32)
 				Expand(f, wide, panel, 0, k)
 				var y [PanelWidth]float32
-				BlockProduct(f, y[:], PanelWidth, &q, 0, 1, panel)
+				BlockProduct(f, y[:], PanelWidth, &q, 0, 1, panel, nil)
 				dot, mag := 0.0, 0.0
 				for j := range k {
 					w := want[i*k+j]
@@ -111,14 +112,18 @@ func TestBlockProductRows(t *testing.T) {
 		for _, Level = range Supported() {
 			if Level <= AVX2 { // plain Go rounds sums twice
 				for i := range want {
-					BlockProduct(f, want[i][:], PanelWidth, &x, i, i+1, panel)
+					BlockProduct(f, want[i][:], PanelWidth, &x, i, i+1, panel, nil)
 				}
 			}
 			for m0 := range 2 {
 				for rows := 1; m0+rows <= most; rows++ {
 					const ld = PanelWidth + 3
 					y := make([]float32, rows*ld)
-					BlockProduct(f, y, ld, &x, m0, m0+rows, panel)
+					var next unsafe.Pointer // fetching changes nothing, whatever is there
+					if rows%2 == 1 {
+						next = unsafe.Pointer(&panel[0])
+					}
+					BlockProduct(f, y, ld, &x, m0, m0+rows, panel, next)
 					for i := range rows {
 						if got := [PanelWidth]float32(y[i*ld:]); got != want[m0+i] {
 							t.Fatalf("%s at %s: row %d of %d gives %v, want %v", kind, Level, i, rows, got, want[m0+i])
@@ -166,7 +171,7 @@ func TestRows16(t *testing.T) {
 				t.Fatal(err)
 			}
 			var a, b [PanelWidth]float32
-			BlockProduct(f, a[:], PanelWidth, &fast, 0, 1, panel)
+			BlockProduct(f, a[:], PanelWidth, &fast, 0, 1, panel, nil)
 			blockProductGo(f, b[:], fast.Data, panel, k/32)
 			scale := 0.0
 			for _, v := range b {
@@ -190,7 +195,7 @@ func TestRows16(t *testing.T) {
 			Level = level
 			x.Set(0, row)
 			var y [PanelWidth]float32
-			BlockProduct(f, y[:], PanelWidth, &x, 0, 1, panel)
+			BlockProduct(f, y[:], PanelWidth, &x, 0, 1, panel, nil)
 			Level = old
 			for _, v := range y {
 				if d := v - v; d == d {
@@ -226,7 +231,7 @@ func TestBlockExtremes(t *testing.T) {
 			}
 			x.Set(0, row)
 			var y [PanelWidth]float32
-			BlockProduct(f, y[:], PanelWidth, &x, 0, 1, panel)
+			BlockProduct(f, y[:], PanelWidth, &x, 0, 1, panel, nil)
 			if d := float64(y[0])/(32*want*float64(sign)) - 1; math.Abs(d) > 1e-5 {
 				t.Errorf("%s: %g, want %g", kind, y[0], 32*want*float64(sign))
 			}
@@ -252,7 +257,7 @@ func BenchmarkBlockProduct(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", kind, m), func(b *testing.B) {
 				for b.Loop() {
 					for p := range n / 16 {
-						BlockProduct(f, y[16*p:], n, &x, 0, m, data[p*f.PanelBytes(k):])
+						BlockProduct(f, y[16*p:], n, &x, 0, m, data[p*f.PanelBytes(k):], nil)
 					}
 				}
 				b.ReportMetric(2*float64(b.N*m*n*k)/b.Elapsed().Seconds()/1e9, "GFLOP/s")

@@ -55,10 +55,15 @@ func (x *Rows16) Set(r int, row []float32) {
 	}
 }
 
+// FetchBytes is what BlockProduct fetches of what comes next, with rows of k columns; 0
+// where it does not.
+func FetchBytes(k int) int { return k / BlockColumns * fetchBytes() }
+
 // BlockProduct sets dst[i*ld+r] to the product of row m0+i of x, m0+i < m1, and row r
 // of a panel of Block4 or Block8, for all 16 rows of the panel. Sums of 32 columns are
-// exact, and added up in order: a row's result does not depend on the others.
-func BlockProduct(f BlockFormat, dst []float32, ld int, x *Rows16, m0, m1 int, panel []byte) {
+// exact, and added up in order: a row's result does not depend on the others. Meanwhile
+// FetchBytes(x.K) bytes from next on are fetched into L2 (nil: nothing).
+func BlockProduct(f BlockFormat, dst []float32, ld int, x *Rows16, m0, m1 int, panel []byte, next unsafe.Pointer) {
 	blocks, size := x.K/BlockColumns, Rows16Bytes(x.K)
 	if m1 <= m0 {
 		return
@@ -71,11 +76,12 @@ func BlockProduct(f BlockFormat, dst []float32, ld int, x *Rows16, m0, m1 int, p
 	for t := range tiles {
 		i, end := (m1-m0)*t/tiles, (m1-m0)*(t+1)/tiles
 		d, a := dst[i*ld:], x.Data[(m0+i)*size:]
-		if !blockProductFast(f, end-i, &d[0], 4*ld, &a[0], size, &panel[0], blocks) {
+		if !blockProductFast(f, end-i, &d[0], 4*ld, &a[0], size, &panel[0], blocks, (*byte)(next)) {
 			for r := range end - i {
 				blockProductGo(f, d[r*ld:][:PanelWidth], a[r*size:], panel, blocks)
 			}
 		}
+		next = nil
 	}
 }
 
