@@ -66,8 +66,8 @@ test-arm64: ## the same for arm64 (NEON), under qemu-user
 test-avx512: ## the same with AVX-512 and VNNI, in an emulated machine (Bochs; ten minutes; KERNEL=vmlinuz)
 	@deploy/test-avx512.sh $(if $(KERNEL),-k $(KERNEL))
 
-test-race: models xla ## the tests under the race detector
-	RAG2_MODELS_DIR='$(CACHE)/models' go test -race -short -timeout 40m ./...
+test-race: models xla ## the tests under the race detector (race_mu: go-xla's own pool tells it of its locks)
+	RAG2_MODELS_DIR='$(CACHE)/models' go test -race -tags race_mu -short -timeout 40m ./...
 
 bench: models xla ## benchmarks of every hot path (a few minutes)
 	RAG2_MODELS_DIR='$(CACHE)/models' go test -run '^$$' -bench . -benchtime=100ms ./...
