@@ -45,7 +45,15 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 		return nil, fmt.Errorf("native: weights of type %s are not kept as they are by this engine", ggufType)
 	}
 	n, k := s.Dimensions[0], s.Dimensions[1]
-	f, panels, err := simd.ImportBlocks(ggufType, data, n, k, b.panelMem.bytes)
+	var f simd.BlockFormat
+	var panels []byte
+	var err error
+	if ggufType == "BF16" && b.half == simd.BlockBF16Pairs {
+		f = b.half
+		panels, err = simd.ImportHalf(f, data, n, k, b.panelMem.bytes)
+	} else {
+		f, panels, err = simd.ImportBlocks(ggufType, data, n, k, b.panelMem.bytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}

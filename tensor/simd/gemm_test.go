@@ -127,12 +127,16 @@ func TestGemmRowsAlone(t *testing.T) {
 			for i, v := range b {
 				binary.LittleEndian.PutUint16(half[2*i:], narrow(BlockBF16, v))
 			}
-			for _, kind := range []string{"float32", "half", "direct"} {
+			pairs := make([]byte, BlockBF16Pairs.HalfBytes(n, k))
+			PackHalf(BlockBF16Pairs, pairs, b, k, n, n, 1, 0, (n+15)/16)
+			for _, kind := range []string{"float32", "half", "pairs", "direct"} {
 				product := func(from, m int, scratch []float32) []float32 {
 					g := Gemm{M: m, N: n, K: k, A: a[from*k:], ARow: k, AK: 1, B: b, C: make([]float32, m*n), CRow: n, Scratch: scratch}
 					switch kind {
 					case "half":
 						g.Half = HalfPanels{Format: BlockBF16, Data: half, Wide: make([]float32, PanelWidth*k)}
+					case "pairs":
+						g.Half, g.Scratch = HalfPanels{Format: BlockBF16Pairs, Data: pairs}, make([]float32, GemmScratch)
 					case "direct":
 						g.BK = n
 					}
