@@ -183,73 +183,37 @@ func gemmB8x2(args *gemmZArgs)
 func gemmB8x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB9x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB9x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB9x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB9x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB10x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB10x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB10x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB10x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB11x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB11x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB11x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB11x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB12x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB12x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB12x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB12x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB13x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB13x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB13x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB13x2packed(args *gemmZArgs)
 
 //go:noescape
-func gemmB14x1(args *gemmZArgs)
-
-//go:noescape
 func gemmB14x1packed(args *gemmZArgs)
-
-//go:noescape
-func gemmB14x2(args *gemmZArgs)
 
 //go:noescape
 func gemmB14x2packed(args *gemmZArgs)
@@ -464,30 +428,6 @@ func gemmB(rows, panels int, a *gemmZArgs) {
 		gemmB8x1(a)
 	case 18:
 		gemmB8x2(a)
-	case 19:
-		gemmB9x1(a)
-	case 20:
-		gemmB9x2(a)
-	case 21:
-		gemmB10x1(a)
-	case 22:
-		gemmB10x2(a)
-	case 23:
-		gemmB11x1(a)
-	case 24:
-		gemmB11x2(a)
-	case 25:
-		gemmB12x1(a)
-	case 26:
-		gemmB12x2(a)
-	case 27:
-		gemmB13x1(a)
-	case 28:
-		gemmB13x2(a)
-	case 29:
-		gemmB14x1(a)
-	case 30:
-		gemmB14x2(a)
 	default:
 		panic("simd: no such kernel")
 	}

@@ -5378,10 +5378,15 @@ TEXT ·gemmB1x1(SB), NOSPLIT, $0-8
 	KMOVW 88(AX), K1
 	KMOVW 96(AX), K2
 	VMOVUPS.Z 0(R14), K1, Z0
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	ADDQ R11, DI
@@ -5421,10 +5426,15 @@ TEXT ·gemmB1x2(SB), NOSPLIT, $0-8
 	KMOVW 96(AX), K2
 	VMOVUPS.Z 0(R14), K1, Z0
 	VMOVUPS.Z 64(R14), K2, Z1
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -5474,10 +5484,15 @@ TEXT ·gemmB2x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z0
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z1
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -5524,10 +5539,15 @@ TEXT ·gemmB2x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z2
 	VMOVUPS.Z 64(R14), K2, Z3
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -5586,10 +5606,15 @@ TEXT ·gemmB3x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z1
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z2
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -5643,10 +5668,15 @@ TEXT ·gemmB3x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z4
 	VMOVUPS.Z 64(R14), K2, Z5
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -5718,10 +5748,15 @@ TEXT ·gemmB4x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z2
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z3
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -5786,10 +5821,15 @@ TEXT ·gemmB4x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z6
 	VMOVUPS.Z 64(R14), K2, Z7
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -5872,10 +5912,15 @@ TEXT ·gemmB5x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z3
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z4
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -5947,10 +5992,15 @@ TEXT ·gemmB5x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z8
 	VMOVUPS.Z 64(R14), K2, Z9
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -6044,10 +6094,15 @@ TEXT ·gemmB6x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z4
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z5
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -6126,10 +6181,15 @@ TEXT ·gemmB6x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z10
 	VMOVUPS.Z 64(R14), K2, Z11
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -6234,10 +6294,15 @@ TEXT ·gemmB7x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z5
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z6
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -6327,10 +6392,15 @@ TEXT ·gemmB7x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z12
 	VMOVUPS.Z 64(R14), K2, Z13
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -6448,10 +6518,15 @@ TEXT ·gemmB8x1(SB), NOSPLIT, $0-8
 	VMOVUPS.Z 0(R14), K1, Z6
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z7
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
@@ -6651,10 +6726,15 @@ TEXT ·gemmB8x2(SB), NOSPLIT, $0-8
 	ADDQ R15, R14
 	VMOVUPS.Z 0(R14), K1, Z14
 	VMOVUPS.Z 64(R14), K2, Z15
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
 	SUBQ $1, CX
 	JLT tail
 	PCALIGN $32
 loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
 	VMOVUPS.Z (DI), K1, Z28
 	VMOVUPS.Z (R10), K2, Z29
 	VBROADCASTSS 0(SI), Z30
@@ -6909,104 +6989,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB9x1(args *gemmZArgs)
-TEXT ·gemmB9x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB9x1packed(args *gemmZArgs)
 TEXT ·gemmB9x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -7114,154 +7096,6 @@ store:
 	VMOVUPS Z7, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z8, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB9x2(args *gemmZArgs)
-TEXT ·gemmB9x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -7443,114 +7277,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB10x1(args *gemmZArgs)
-TEXT ·gemmB10x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z9
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z9, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB10x1packed(args *gemmZArgs)
 TEXT ·gemmB10x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -7665,168 +7391,6 @@ store:
 	VMOVUPS Z8, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z9, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB10x2(args *gemmZArgs)
-TEXT ·gemmB10x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z18
-	VMOVUPS.Z 64(R14), K2, Z19
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z18, K1, 0(R14)
-	VMOVUPS Z19, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -8020,120 +7584,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB11x1(args *gemmZArgs)
-TEXT ·gemmB11x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z9, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB11x1packed(args *gemmZArgs)
 TEXT ·gemmB11x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -8255,180 +7705,6 @@ store:
 	VMOVUPS Z9, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z10, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB11x2(args *gemmZArgs)
-TEXT ·gemmB11x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z18
-	VMOVUPS.Z 64(R14), K2, Z19
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z20
-	VMOVUPS.Z 64(R14), K2, Z21
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z18, K1, 0(R14)
-	VMOVUPS Z19, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z20, K1, 0(R14)
-	VMOVUPS Z21, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -8637,126 +7913,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB12x1(args *gemmZArgs)
-TEXT ·gemmB12x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z11
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z9, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z11, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB12x1packed(args *gemmZArgs)
 TEXT ·gemmB12x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -8885,190 +8041,6 @@ store:
 	VMOVUPS Z10, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z11, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB12x2(args *gemmZArgs)
-TEXT ·gemmB12x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z18
-	VMOVUPS.Z 64(R14), K2, Z19
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z20
-	VMOVUPS.Z 64(R14), K2, Z21
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z22
-	VMOVUPS.Z 64(R14), K2, Z23
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z18, K1, 0(R14)
-	VMOVUPS Z19, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z20, K1, 0(R14)
-	VMOVUPS Z21, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z22, K1, 0(R14)
-	VMOVUPS Z23, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -9289,136 +8261,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB13x1(args *gemmZArgs)
-TEXT ·gemmB13x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	LEAQ (R12)(DX*2), R13
-	ADDQ DX, R13
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x65; BYTE $0x00; // vdpbf16ps (%r13){1to16}, %zmm28, %zmm12
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x65; BYTE $0x00; // vdpbf16ps (%r13){1to16}, %zmm28, %zmm12
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z9, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z11, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB13x1packed(args *gemmZArgs)
 TEXT ·gemmB13x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -9554,206 +8396,6 @@ store:
 	VMOVUPS Z11, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z12, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB13x2(args *gemmZArgs)
-TEXT ·gemmB13x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	LEAQ (R12)(DX*2), R13
-	ADDQ DX, R13
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z18
-	VMOVUPS.Z 64(R14), K2, Z19
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z20
-	VMOVUPS.Z 64(R14), K2, Z21
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z22
-	VMOVUPS.Z 64(R14), K2, Z23
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z24
-	VMOVUPS.Z 64(R14), K2, Z25
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	VBROADCASTSS 0(R13), Z30
-	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
-	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	VBROADCASTSS 0(R13), Z30
-	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
-	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z18, K1, 0(R14)
-	VMOVUPS Z19, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z20, K1, 0(R14)
-	VMOVUPS Z21, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z22, K1, 0(R14)
-	VMOVUPS Z23, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z24, K1, 0(R14)
-	VMOVUPS Z25, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -9989,142 +8631,6 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmB14x1(args *gemmZArgs)
-TEXT ·gemmB14x1(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	LEAQ (R12)(DX*2), R13
-	ADDQ DX, R13
-	VMOVUPS.Z 0(R14), K1, Z0
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z13
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x65; BYTE $0x00; // vdpbf16ps (%r13){1to16}, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm28, %zmm13
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x04; BYTE $0x51; // vdpbf16ps (%r9,%rdx,2){1to16}, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x14; // vdpbf16ps (%r12,%rdx,1){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm11
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x65; BYTE $0x00; // vdpbf16ps (%r13){1to16}, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm28, %zmm13
-	ADDQ R11, DI
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z1, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z3, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z5, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z7, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z9, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z11, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	ADDQ R15, R14
-	VMOVUPS Z13, K1, 0(R14)
-	VZEROUPPER
-	RET
-
 // func gemmB14x1packed(args *gemmZArgs)
 TEXT ·gemmB14x1packed(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -10267,216 +8773,6 @@ store:
 	VMOVUPS Z12, K1, 0(R14)
 	ADDQ R15, R14
 	VMOVUPS Z13, K1, 0(R14)
-	VZEROUPPER
-	RET
-
-// func gemmB14x2(args *gemmZArgs)
-TEXT ·gemmB14x2(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), AX
-	MOVQ 0(AX), CX
-	MOVQ 8(AX), SI
-	MOVQ 16(AX), DX
-	MOVQ 24(AX), BX
-	MOVQ 32(AX), DI
-	MOVQ 40(AX), R10
-	MOVQ 48(AX), R11
-	MOVQ 56(AX), R14
-	MOVQ 64(AX), R15
-	KMOVW 88(AX), K1
-	KMOVW 96(AX), K2
-	LEAQ (SI)(DX*2), R8
-	ADDQ DX, R8
-	LEAQ (R8)(DX*2), R9
-	ADDQ DX, R9
-	LEAQ (R9)(DX*2), R12
-	ADDQ DX, R12
-	LEAQ (R12)(DX*2), R13
-	ADDQ DX, R13
-	VMOVUPS.Z 0(R14), K1, Z0
-	VMOVUPS.Z 64(R14), K2, Z1
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z2
-	VMOVUPS.Z 64(R14), K2, Z3
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z4
-	VMOVUPS.Z 64(R14), K2, Z5
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z6
-	VMOVUPS.Z 64(R14), K2, Z7
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z8
-	VMOVUPS.Z 64(R14), K2, Z9
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z10
-	VMOVUPS.Z 64(R14), K2, Z11
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z12
-	VMOVUPS.Z 64(R14), K2, Z13
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z14
-	VMOVUPS.Z 64(R14), K2, Z15
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z16
-	VMOVUPS.Z 64(R14), K2, Z17
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z18
-	VMOVUPS.Z 64(R14), K2, Z19
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z20
-	VMOVUPS.Z 64(R14), K2, Z21
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z22
-	VMOVUPS.Z 64(R14), K2, Z23
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z24
-	VMOVUPS.Z 64(R14), K2, Z25
-	ADDQ R15, R14
-	VMOVUPS.Z 0(R14), K1, Z26
-	VMOVUPS.Z 64(R14), K2, Z27
-	SUBQ $1, CX
-	JLT tail
-	PCALIGN $32
-loop:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	VBROADCASTSS 0(R13), Z30
-	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
-	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
-	BYTE $0x62; BYTE $0x42; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm28, %zmm26
-	BYTE $0x62; BYTE $0x42; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm29, %zmm27
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	SUBQ $1, CX
-	JGE loop
-tail:
-	ADDQ $1, CX
-	JLE store
-rest:
-	VMOVUPS.Z (DI), K1, Z28
-	VMOVUPS.Z (R10), K2, Z29
-	VBROADCASTSS 0(SI), Z30
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
-	VBROADCASTSS 0(SI)(DX*2), Z31
-	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
-	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
-	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
-	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
-	VBROADCASTSS 0(R8)(DX*1), Z30
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
-	VBROADCASTSS 0(R9), Z31
-	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
-	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
-	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
-	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
-	VBROADCASTSS 0(R9)(DX*2), Z30
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm28, %zmm18
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x24; // vdpbf16ps (%r12){1to16}, %zmm29, %zmm19
-	VBROADCASTSS 0(R12)(DX*1), Z31
-	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
-	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
-	BYTE $0x62; BYTE $0xc2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm28, %zmm22
-	BYTE $0x62; BYTE $0xc2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x54; // vdpbf16ps (%r12,%rdx,2){1to16}, %zmm29, %zmm23
-	VBROADCASTSS 0(R13), Z30
-	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
-	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
-	BYTE $0x62; BYTE $0x42; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm28, %zmm26
-	BYTE $0x62; BYTE $0x42; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x15; BYTE $0x00; // vdpbf16ps (%r13,%rdx,1){1to16}, %zmm29, %zmm27
-	ADDQ R11, DI
-	ADDQ R11, R10
-	ADDQ BX, SI
-	ADDQ BX, R8
-	ADDQ BX, R9
-	ADDQ BX, R12
-	ADDQ BX, R13
-	DECQ CX
-	JNZ rest
-store:
-	MOVQ 72(AX), R14
-	MOVQ 80(AX), R15
-	VMOVUPS Z0, K1, 0(R14)
-	VMOVUPS Z1, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z2, K1, 0(R14)
-	VMOVUPS Z3, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z4, K1, 0(R14)
-	VMOVUPS Z5, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z6, K1, 0(R14)
-	VMOVUPS Z7, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z8, K1, 0(R14)
-	VMOVUPS Z9, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z10, K1, 0(R14)
-	VMOVUPS Z11, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z12, K1, 0(R14)
-	VMOVUPS Z13, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z14, K1, 0(R14)
-	VMOVUPS Z15, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z16, K1, 0(R14)
-	VMOVUPS Z17, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z18, K1, 0(R14)
-	VMOVUPS Z19, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z20, K1, 0(R14)
-	VMOVUPS Z21, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z22, K1, 0(R14)
-	VMOVUPS Z23, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z24, K1, 0(R14)
-	VMOVUPS Z25, K2, 64(R14)
-	ADDQ R15, R14
-	VMOVUPS Z26, K1, 0(R14)
-	VMOVUPS Z27, K2, 64(R14)
 	VZEROUPPER
 	RET
 
@@ -10825,7 +9121,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -10888,7 +9184,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -10966,7 +9262,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11061,7 +9357,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11172,7 +9468,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11279,7 +9575,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11337,7 +9633,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11407,7 +9703,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11491,7 +9787,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11588,7 +9884,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11697,7 +9993,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11803,7 +10099,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11885,7 +10181,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -11993,7 +10289,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12129,7 +10425,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12292,7 +10588,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12452,7 +10748,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12526,7 +10822,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12620,7 +10916,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12736,7 +11032,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -12873,7 +11169,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -13030,7 +11326,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25

@@ -17,8 +17,8 @@ type gemmZArgs struct {
 	c            unsafe.Pointer
 	cLd          int
 	mask1, mask2 uint64
-	next         unsafe.Pointer // fetched by packed kernels, a line for each k
-	step         int            // of next for two k; 0 fetches nothing new
+	next         unsafe.Pointer // fetched by packed kernels, two lines for two k, and by those of pairs
+	step         int            // of next, for two lines; 0 fetches nothing new
 }
 
 // rowsZ is the most rows of a tile, of 32 columns: 28 of the 32 registers are sums.
@@ -42,7 +42,10 @@ func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
 	passes := (depth + blockK - 1) / blockK
 	tiles := (m1 - m0 + rowsZ - 1) / rowsZ
 	pack := (pairs || g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch) && (m1-m0)/tiles >= 8
-	block := tiles // tiles whose rows of A stay packed
+	block := tiles      // tiles whose rows of A stay packed
+	if pairs && !pack { // fewer than 16 rows: panels are read in order where these fit
+		passes = (m1-m0)*depth/len(g.Scratch) + 1
+	}
 	if pack {
 		block = len(g.Scratch) / (16 * ((depth + passes - 1) / passes))
 	}
@@ -137,6 +140,10 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 			}
 			if pairs {
 				a.a, a.aRow, a.aK = unsafe.Pointer(&words[(i-m0)*k]), 4*k, 4
+				a.next, a.step = a.b, 0
+				if t == tiles-1 && (p+4)*panel <= all {
+					a.next, a.step = unsafe.Add(a.b, 2*panel), 8*PanelWidth
+				}
 				gemmB(rows, panels, &a)
 				continue
 			}

@@ -94,7 +94,8 @@ func args(list ...any) {
 // row r ≥ 8 at 16-rows+r; otherwise it has strides. An element is one chain of sums
 // over k, so that it does not depend on the rows beside it. Packed kernels fetch one
 // line of another panel, R8, for each k. Z28, Z29 b, Z30 and Z31 a. With pairs an element
-// of a and of b is two bfloat16 numbers, neighbours along k.
+// of a and of b is two bfloat16 numbers, neighbours along k; unpacked kernels then have at
+// most 8 rows and fetch two lines of another panel, R12, for each pair.
 func gemm(rows, panels int, packed, pairs bool) {
 	name, mac := fmt.Sprintf("gemmZ%dx%d", rows, panels), fma
 	if pairs {
@@ -162,6 +163,9 @@ func gemm(rows, panels int, packed, pairs bool) {
 	unroll := 1
 	if packed {
 		unroll = 2
+	} else if pairs {
+		p("MOVQ 104(AX), R12")
+		p("MOVQ 112(AX), R15")
 	}
 	p("SUBQ $%d, CX", unroll)
 	p("JLT tail")
@@ -179,6 +183,11 @@ func gemm(rows, panels int, packed, pairs bool) {
 			p("PREFETCHT0 512(R10)")
 			p("PREFETCHT0 576(R10)")
 		}
+	}
+	if pairs && !packed {
+		p("PREFETCHT0 (R12)")
+		p("PREFETCHT0 64(R12)")
+		p("ADDQ R15, R12")
 	}
 	for u := range unroll {
 		step(u)
@@ -267,7 +276,7 @@ func int8Tile(rows, panels int, vnni bool) {
 	p("SUBQ CX, R11")
 	p("PCALIGN $32")
 	label("loop")
-	p("PREFETCHT1 (R12)")
+	p("PREFETCHT0 (R12)")
 	p("ADDQ R13, R12")
 	for q := range panels {
 		for h := range 2 {
@@ -439,7 +448,9 @@ func all() {
 	for _, pairs := range []bool{false, true} {
 		for rows := 1; rows <= 14; rows++ {
 			for panels := 1; panels <= 2; panels++ {
-				gemm(rows, panels, false, pairs)
+				if rows <= 8 || !pairs {
+					gemm(rows, panels, false, pairs)
+				}
 				if rows >= 8 {
 					gemm(rows, panels, true, pairs)
 				}
@@ -495,7 +506,7 @@ func tables() {
 	}
 	choice("gemmZ", "gemmZArgs", "gemmZ", "", 1, 14)
 	choice("gemmZPacked", "gemmZArgs", "gemmZ", "packed", 8, 14)
-	choice("gemmB", "gemmZArgs", "gemmB", "", 1, 14)
+	choice("gemmB", "gemmZArgs", "gemmB", "", 1, 8)
 	choice("gemmBPacked", "gemmZArgs", "gemmB", "packed", 8, 14)
 	choice("int8Z", "int8ZArgs", "int8Z", "", 1, int8Rows(false))
 	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, int8Rows(true))
