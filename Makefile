@@ -12,7 +12,7 @@ export GOMLX_NO_AUTO_INSTALL := 1
 .DEFAULT_GOAL := help
 ISAS ?= generic neon avx2 avx512 avx512vnni
 
-.PHONY: help build static release bench-gpu demo demo-weights test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-ann bench-ann-1m lint clean
+.PHONY: help build static release bench-gpu demo demo-weights test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-quality bench-ann bench-ann-1m lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ bench-peers: models xla ## encoder and generation beside torch, onnxruntime, XLA
 	go run ./bench/peers -python '$(PYTHON)' -llama '$(CACHE)/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf' -o bench/GENERATION.md
 
 SHARED_VECTORS ?= ../shared/data/vectors
+
+bench-quality: models ## what 16 and 8 bits cost an encoder, beside onnxruntime's int8 (five minutes; needs PYTHON with it)
+	@go run ./cmd/rag2 bench quality --models-dir '$(CACHE)/models' --passages '$(SHARED_VECTORS)/passages.jsonl.gz' --passages-first 2000 --queries '$(SHARED_VECTORS)/questions.jsonl.gz'
+	@'$(PYTHON)' bench/peers/quality.py '$(CACHE)/models/minilm' '$(SHARED_VECTORS)/passages.jsonl.gz' '$(SHARED_VECTORS)/questions.jsonl.gz' 2000
 
 bench-ann: ## the vector index beside hnswlib, faiss and usearch: bench/ann.md and plots (needs PYTHON with them)
 	go run ./bench/ann -python '$(PYTHON)' -data '$(SHARED_VECTORS)' -work '$(CACHE)/ann' -out bench

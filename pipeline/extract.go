@@ -25,8 +25,8 @@ var (
 
 // Extract finds the option that a text states, or "". It never guesses: a letter
 // counts where the text says that it is the answer, the last such statement wins,
-// and "A or C" is no answer. rest is the text before the statement's line, that is,
-// the explanation.
+// and "A or C" is no answer. rest is the explanation: the text before the statement's
+// line or, when nothing stands there, the text after it.
 func Extract(text string, options []Option) (key, rest string) {
 	if len(options) == 0 {
 		return "", text
@@ -79,7 +79,31 @@ func Extract(text string, options []Option) (key, rest string) {
 	} else {
 		at = 0
 	}
-	return best, strings.TrimSpace(text[:at])
+	if rest = strings.TrimSpace(text[:at]); rest == "" {
+		rest = afterStatement(strings.TrimSpace(text[at:]), best, options)
+	}
+	return best, rest
+}
+
+var (
+	// reStatement ends a sentence; a letter with a period is an option.
+	reStatement = regexp.MustCompile(`[^\s(\[*_"“][^\s(\[*_"“]["”’)\]*_]*[.!?]+["”’)*_]*\s+`)
+	reLetterEnd = regexp.MustCompile(`(?:^|[\s(\[*_"“])([A-Z])["”’)\]*_]*\.["”’)*_]*\s+`)
+)
+
+// afterStatement is what follows the line, or in one line the sentence, in which a text
+// begins with stating option key.
+func afterStatement(text, key string, options []Option) string {
+	if nl := strings.IndexByte(text, '\n'); nl >= 0 {
+		return strings.TrimSpace(text[nl:])
+	}
+	if m := reLetterEnd.FindStringSubmatchIndex(text); m != nil && text[m[2]:m[3]] == key && !startsWithOption(text[m[1]:], key, options) {
+		return strings.TrimSpace(text[m[1]:])
+	}
+	if m := reStatement.FindStringIndex(text); m != nil {
+		return strings.TrimSpace(text[m[1]:])
+	}
+	return ""
 }
 
 func startsWithOption(after, key string, options []Option) bool {

@@ -17,7 +17,15 @@ import (
 var fourOptions = []Option{{"A", "Aspirin"}, {"B", "Vitamin B12"}, {"C", "Folate"}, {"D", "Iron"}}
 
 func TestExtract(t *testing.T) {
+	const none = "-" // of rest: nothing
 	for _, c := range []struct{ text, key, rest string }{
+		{"The answer is C. The cells are large. B12 would harm nerves.", "C", "The cells are large. B12 would harm nerves."},
+		{"The answer is C. Folate. The cells are large.", "C", "The cells are large."},
+		{"Answer: C. Folate\n\nThe cells are large. The nerves are well.", "C", "The cells are large. The nerves are well."},
+		{"C. Folate\nThe cells are large.", "C", "The cells are large."},
+		{"The answer is (C) Folate. The cells are large.", "C", "The cells are large."},
+		{"The answer is **C**.", "C", none},
+		{"The answer is C. Folate", "C", none},
 		{"I considered (A) because of x. The answer is (D).", "D", "I considered (A) because of x."},
 		{"The answer is (A).\nWait. The answer is (C).", "C", "The answer is (A).\nWait."},
 		{"So the final answer is: B", "B", ""},
@@ -56,7 +64,7 @@ func TestExtract(t *testing.T) {
 		if key != c.key {
 			t.Errorf("Extract(%q) = %q, want %q", c.text, key, c.key)
 		}
-		if key != "" && c.rest != "" && rest != c.rest {
+		if key != "" && c.rest != "" && rest != strings.TrimPrefix(c.rest, none) {
 			t.Errorf("Extract(%q) leaves %q, want %q", c.text, rest, c.rest)
 		}
 	}

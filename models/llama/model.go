@@ -76,7 +76,7 @@ func load(e *tensor.Engine, path string, w *weights.File) (*Model, error) {
 	m := &Model{Config: c, backend: e.Backend(), cache: exec.NewCache[bucket](64), updates: exec.NewCache[[2]int](8)}
 	var list []exec.Tensor
 	add := func(ours, theirs string, exact bool, dims ...int) {
-		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact}
+		t := exec.Tensor{Name: ours, File: theirs, Dims: dims, Exact: exact, Product: ours != "embed"}
 		if gguf && c.Arch != "qwen2" {
 			switch {
 			case strings.HasSuffix(ours, ".q"):

@@ -408,7 +408,13 @@ func (r *labelRun) cut(c models.Completion, explanation string) []int {
 	for n > 0 && len(strings.TrimRight(r.seq.DecodeTokens(c.Tokens[:n]), " \n\t")) > end {
 		n--
 	}
-	return c.Tokens[:n:n]
+	first := 0
+	if strings.TrimSpace(c.Text[:start]) != "" { // the answer stands before it
+		for first < n && len(r.seq.DecodeTokens(c.Tokens[:first+1])) <= start {
+			first++
+		}
+	}
+	return c.Tokens[first:n:n]
 }
 
 // pairPrompts are the prompt of a pair's answer and the one before the scored text.

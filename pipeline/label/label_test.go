@@ -413,3 +413,24 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 }
+
+// Only the explanation is scored, wherever the answer stands.
+func TestCut(t *testing.T) {
+	r := &labelRun{seq: &fake{}}
+	options := []pipeline.Option{{Key: "A", Text: "Aspirin"}, {Key: "B", Text: "Folate"}}
+	for text, want := range map[string]string{
+		"Reason 1 is clear.\nThe answer is (B).": "Reason 1 is clear.",
+		"The answer is (B).\nReason 1 is clear.": "\nReason 1 is clear.",
+		"Answer: B. Folate\n\nReason.  ":         "\n\nReason.",
+		"The answer is (B).":                     "",
+	} {
+		c := models.Completion{Text: text}
+		for i := range text {
+			c.Tokens = append(c.Tokens, int(text[i]))
+		}
+		key, explanation := pipeline.Extract(text, options)
+		if got := r.seq.DecodeTokens(r.cut(c, explanation)); key != "B" || strings.TrimSpace(got) != strings.TrimSpace(want) {
+			t.Errorf("%q: %q, %q is scored, want %q", text, key, got, want)
+		}
+	}
+}

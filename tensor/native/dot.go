@@ -23,7 +23,8 @@ type dotStep struct {
 	packAt  int    // packTask: where in the scratch
 	aGiven  bool   // A comes piece by piece, in a chain
 
-	epi *rowProgram // of the rows of C, which then is not in memory itself
+	bias operand     // v may be nil: n floats that every row's sums begin with
+	epi  *rowProgram // of the rows of C, which then is not in memory itself
 
 	tm, tn int // tasks along m and n
 	weight int // packWeight: which of the executable's weights
@@ -311,6 +312,7 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 	if !s.aGiven {
 		g.A = s.from(x, &s.a, i)
 	}
+	g.Bias = s.biasOf(x)
 	switch s.mode {
 	case packDirect:
 		g.B, g.BK = s.from(x, &s.b, i), max(s.b.row, 1)
@@ -324,6 +326,14 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 		simd.Pack(g.B, s.from(x, &s.b, i), s.k, s.n, s.b.row, s.b.col, 0, (s.n+simd.PanelWidth-1)/simd.PanelWidth)
 	}
 	return g
+}
+
+// biasOf is the bias, nil when there is none.
+func (s *dotStep) biasOf(x *execution) []float32 {
+	if s.bias.v == nil {
+		return nil
+	}
+	return x.floats(s.bias.v)[s.bias.off : s.bias.off+s.n]
 }
 
 // rowRange is the share of task tm: whole tiles while there are many.
@@ -393,6 +403,9 @@ func (s *dotStep) piece(g *simd.Gemm, block []float32, r, end, p, q int) {
 		h.B = g.B[p*simd.PanelWidth*s.k:]
 	} else {
 		h.B = g.B[p*simd.PanelWidth:]
+	}
+	if g.Bias != nil {
+		h.Bias = g.Bias[p*simd.PanelWidth:]
 	}
 	h.C, h.CRow = block, h.N
 	h.Run(0, h.M, 0, q-p)

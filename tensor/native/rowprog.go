@@ -365,6 +365,15 @@ func (i *instr) operands() []int {
 	return []int{i.a}
 }
 
+// rename replaces an operand.
+func (i *instr) rename(from, to int) {
+	for _, o := range []*int{&i.a, &i.b, &i.c}[:len(i.operands())] {
+		if *o == from {
+			*o = to
+		}
+	}
+}
+
 func (p *rowProgram) scratch() int { return p.floats }
 
 func (p *rowProgram) tiles() (rows, cols int) {

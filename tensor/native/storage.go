@@ -231,8 +231,14 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 	switch {
 	case x.blocks != nil:
 		s.blockTask(x, w, c, cRow, m0, m1, p0, p1)
+		if bias := s.biasOf(x); bias != nil {
+			for r := range m1 - m0 {
+				row := c[r*cRow:][:min(s.n, p1*simd.PanelWidth)-p0*simd.PanelWidth]
+				simd.Binary(simd.Add, row, row, bias[p0*simd.PanelWidth:])
+			}
+		}
 	case x.int8 != nil:
-		x.int8.Run(&x.rows, nil, c, cRow, m0, m1, p0, p1)
+		x.int8.Run(&x.rows, s.biasOf(x), c, cRow, m0, m1, p0, p1)
 	default:
 		return false
 	}

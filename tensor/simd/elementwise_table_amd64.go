@@ -1,6 +1,7 @@
 package simd
 
-//go:generate sh -c "for f in '' 512; do go run gen_elementwise.go s$f > elementwise${f}_amd64.s; go run gen_elementwise.go go$f > e.tmp; mv e.tmp elementwise${f}_amd64.go; done"
+//go:generate sh -c "go run gen_elementwise.go s > elementwise_amd64.s; go run gen_elementwise.go go > e.tmp; mv e.tmp elementwise_amd64.go"
+//go:generate sh -c "go run gen_elementwise.go s512 > elementwise512_amd64.s; go run gen_elementwise.go go512 > e.tmp; mv e.tmp elementwise512_amd64.go"
 
 // elementwiseKernels are the loops of one level; nil where there is none.
 

@@ -36,27 +36,24 @@ func addr(row int, disp int) string {
 }
 
 // step is one k: two loads of b and a broadcast FMA pair per row.
-func step(rows, acc, adisp, bdisp int) {
+func step(rows, adisp, bdisp int) {
 	p("VMOVUPS %d(DI), Y12", bdisp)
 	p("VMOVUPS %d(DI), Y13", bdisp+32)
 	for r := range rows {
 		t := 14 + r%2
 		p("VBROADCASTSS %s, Y%d", addr(r, adisp), t)
-		p("VFMADD231PS Y12, Y%d, Y%d", t, acc+2*r)
-		p("VFMADD231PS Y13, Y%d, Y%d", t, acc+2*r+1)
+		p("VFMADD231PS Y12, Y%d, Y%d", t, 2*r)
+		p("VFMADD231PS Y13, Y%d, Y%d", t, 2*r+1)
 	}
 }
 
-// kernel writes c[rows,16] = init + a·b. Small row counts keep several sums per
-// element, over k modulo the number of sets, to hide the latency of the FMA.
+// kernel writes c[rows,16] = init + a·b. An element is one chain of sums
+// over k, so that it does not depend on the rows beside it; few rows wait for the FMA,
+// but rather for memory.
 func kernel(rows int, packed bool) {
 	name := fmt.Sprintf("gemmPacked%d", rows)
 	if !packed {
 		name = fmt.Sprintf("gemmStrided%d", rows)
-	}
-	sets := map[int]int{1: 4, 2: 2, 3: 2}[rows]
-	if sets == 0 {
-		sets = 1
 	}
 	fmt.Fprintf(w, "\n// func %s(args *gemmArgs)\nTEXT ·%s(SB), NOSPLIT, $0-8\n", name, name)
 	p("MOVQ args+0(FP), AX")
@@ -75,12 +72,6 @@ func kernel(rows int, packed bool) {
 		p("VMOVUPS 32(R11), Y%d", 2*r+1)
 		if r < rows-1 {
 			p("ADDQ R12, R11")
-		}
-	}
-	for s := 1; s < sets; s++ {
-		for i := range 2 * rows {
-			y := s*2*rows + i
-			p("VXORPS Y%d, Y%d, Y%d", y, y, y)
 		}
 	}
 	next := func(n int) {
@@ -105,12 +96,12 @@ func kernel(rows int, packed bool) {
 			if u == 0 && rows == 6 {
 				p("PREFETCHT0 1024(DI)")
 			}
-			step(rows, u%sets*2*rows, 4*u, 64*u)
+			step(rows, 4*u, 64*u)
 			if u%2 == 1 && rows == 6 {
 				p("PREFETCHT0 %d(DI)", 1024+64*u)
 			}
 		} else {
-			step(rows, u%sets*2*rows, 0, 0)
+			step(rows, 0, 0)
 			next(1)
 		}
 	}
@@ -127,7 +118,7 @@ func kernel(rows int, packed bool) {
 	p("ADDQ $%d, CX", unroll)
 	p("JLE store")
 	label("rest")
-	step(rows, 0, 0, 0)
+	step(rows, 0, 0)
 	if packed {
 		p("ADDQ $4, SI")
 		if rows > 3 {
@@ -140,13 +131,6 @@ func kernel(rows int, packed bool) {
 	p("DECQ CX")
 	p("JNZ rest")
 	label("store")
-	for s := sets / 2; s >= 1; s /= 2 {
-		for t := range s {
-			for i := range 2 * rows {
-				p("VADDPS Y%d, Y%d, Y%d", (t+s)*2*rows+i, t*2*rows+i, t*2*rows+i)
-			}
-		}
-	}
 	p("MOVQ 64(AX), R11")
 	p("MOVQ 72(AX), R12")
 	for r := range rows {
@@ -164,10 +148,6 @@ func kernel(rows int, packed bool) {
 // different banks of the cache; it prefetches what follows at next+80 by next+88
 // bytes every four steps.
 func tile(rows int) {
-	sets := map[int]int{1: 4, 2: 2, 3: 2}[rows]
-	if sets == 0 {
-		sets = 1
-	}
 	fmt.Fprintf(w, "\n// func gemmTile%d(args *gemmArgs)\nTEXT ·gemmTile%d(SB), NOSPLIT, $0-8\n", rows, rows)
 	p("MOVQ args+0(FP), AX")
 	for _, x := range []struct {
@@ -183,20 +163,14 @@ func tile(rows int) {
 			p("ADDQ R12, R11")
 		}
 	}
-	for s := 1; s < sets; s++ {
-		for i := range 2 * rows {
-			y := s*2*rows + i
-			p("VXORPS Y%d, Y%d, Y%d", y, y, y)
-		}
-	}
-	one := func(u, set int) {
+	one := func(u int) {
 		p("VMOVUPS %d(DI), Y12", 64*u)
 		p("VMOVUPS %d(DI), Y13", 64*u+32)
 		for r := range rows {
 			t := 14 + r%2
 			p("VBROADCASTSS %d(SI), Y%d", 4*(u*rows+r), t)
-			p("VFMADD231PS Y12, Y%d, Y%d", t, set+2*r)
-			p("VFMADD231PS Y13, Y%d, Y%d", t, set+2*r+1)
+			p("VFMADD231PS Y12, Y%d, Y%d", t, 2*r)
+			p("VFMADD231PS Y13, Y%d, Y%d", t, 2*r+1)
 		}
 	}
 	const unroll = 4
@@ -207,7 +181,7 @@ func tile(rows int) {
 	p("PREFETCHT1 (R8)")
 	p("ADDQ R9, R8")
 	for u := range unroll {
-		one(u, u%sets*2*rows)
+		one(u)
 	}
 	p("ADDQ $%d, SI", 4*rows*unroll)
 	p("ADDQ $%d, DI", 64*unroll)
@@ -217,19 +191,12 @@ func tile(rows int) {
 	p("ADDQ $%d, CX", unroll)
 	p("JLE store")
 	label("rest")
-	one(0, 0)
+	one(0)
 	p("ADDQ $%d, SI", 4*rows)
 	p("ADDQ $64, DI")
 	p("DECQ CX")
 	p("JNZ rest")
 	label("store")
-	for s := sets / 2; s >= 1; s /= 2 {
-		for t := range s {
-			for i := range 2 * rows {
-				p("VADDPS Y%d, Y%d, Y%d", (t+s)*2*rows+i, t*2*rows+i, t*2*rows+i)
-			}
-		}
-	}
 	p("MOVQ 64(AX), R11")
 	p("MOVQ 72(AX), R12")
 	for r := range rows {
