@@ -266,10 +266,50 @@ func (s *dotStep) run(x *execution) {
 		x.pool.run(x, nb*(*packJob)(s).pieces())
 	case packWeight:
 		s.takeWeight(x)
+		x.shares = s.shareRows(x)
 	}
 	x.job = jobRef{step: s}
 	x.pool.run(x, nb*s.tm*s.tn)
-	x.panels, x.blocks, x.int8 = nil, nil, nil
+	x.panels, x.blocks, x.int8, x.shares = nil, nil, nil, false
+}
+
+// shareRows packs A once for all pieces, which otherwise each do so, unless the last
+// product had the same A. It is for few rows: the pieces have all of them.
+func (s *dotStep) shareRows(x *execution) bool {
+	var f simd.BlockFormat // of B; 0 = float32
+	if x.blocks != nil && x.blocks.format == simd.BlockBF16Pairs {
+		f = x.blocks.format
+	}
+	if x.panels == nil && f == 0 || s.tm > 1 || s.tn < 2 || s.a.col != 1 {
+		return false
+	}
+	if s.epi != nil {
+		if rows, _ := s.block(); rows < s.m {
+			return false
+		}
+	}
+	floats, tasks := simd.SharedRows(f, s.m, s.k)
+	if floats == 0 {
+		return false
+	}
+	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k, s.m}
+	if x.sharedA != of || x.sharedAs != f {
+		if len(x.shared) < floats {
+			x.shared = make([]float32, floats)
+		}
+		x.sharedA, x.sharedAs = of, f
+		x.job = jobRef{step: (*shareStep)(s)}
+		x.pool.run(x, tasks)
+	}
+	return true
+}
+
+// shareStep packs a tile's rows for one pass.
+type shareStep dotStep
+
+func (q *shareStep) task(x *execution, i, _ int) {
+	s := (*dotStep)(q)
+	simd.PackShared(x.sharedAs, x.shared, s.from(x, &s.a, 0), s.a.row, s.m, s.k, i)
 }
 
 // packJob packs B of all batches.
@@ -313,6 +353,9 @@ func (s *dotStep) gemm(x *execution, w *workerState, i int) simd.Gemm {
 		g.A = s.from(x, &s.a, i)
 	}
 	g.Bias = s.biasOf(x)
+	if x.shares {
+		g.Shared = x.shared
+	}
 	switch s.mode {
 	case packDirect:
 		g.B, g.BK = s.from(x, &s.b, i), max(s.b.row, 1)

@@ -81,6 +81,9 @@ func (s *dotStep) floatTask(x *execution, w *workerState, c []float32, cRow, m0,
 	wide := w.scratch[:s.k*simd.PanelWidth] // pairs need none
 	if q.half() {
 		g.Half = simd.HalfPanels{Format: q.format, Data: q.data[p0*q.format.PanelBytes(q.k):], Wide: wide}
+		if x.shares {
+			g.Shared = x.shared
+		}
 		g.Run(0, g.M, 0, p1-p0)
 		return
 	}

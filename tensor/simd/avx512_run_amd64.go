@@ -35,12 +35,16 @@ func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
 	if Level < AVX512 || pairs && Level < BF16 {
 		return false
 	}
-	depth := g.K
-	if pairs {
-		depth = (g.K + 1) / 2
-	}
+	depth := g.Half.Format.depth(g.K)
 	passes := (depth + blockK - 1) / blockK
 	tiles := (m1 - m0 + rowsZ - 1) / rowsZ
+	if g.Shared != nil && m0 == 0 && m1 == g.M {
+		_ = g.Shared[16*tiles*depth-1]
+		for pass := range passes {
+			g.passZ(m0, m1, tiles, p0, p1, depth*pass/passes, depth*(pass+1)/passes, true)
+		}
+		return true
+	}
 	pack := (pairs || g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch) && (m1-m0)/tiles >= 8
 	block := tiles      // tiles whose rows of A stay packed
 	if pairs && !pack { // fewer than 16 rows: panels are read in order where these fit
@@ -64,22 +68,21 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 	k := k1 - k0
 	at := func(t int) int { return m0 + (m1-m0)*t/tiles }
 	pairs := g.Half.Format == BlockBF16Pairs
-	var words []uint32 // of A
-	if pairs {
-		words = unsafe.Slice((*uint32)(unsafe.Pointer(&g.Scratch[0])), len(g.Scratch))
-	}
+	packed := g.Scratch
 	switch {
+	case pack && g.Shared != nil && m0 == 0 && m1 == g.M:
+		packed = g.Shared[16*tiles*k0:]
 	case pack && pairs:
 		for t := range tiles {
-			g.packPairs(words[t*16*k:(t+1)*16*k], at(t), at(t+1)-at(t), k0, k1)
+			g.packPairs(words(packed[t*16*k:(t+1)*16*k]), at(t), at(t+1)-at(t), k0, k1)
 		}
 	case pack:
 		for t := range tiles {
-			packZ(g.Scratch[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
+			packZ(packed[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
 		}
 	case pairs: // fewer than 16 rows
 		for i := m0; i < m1; i++ {
-			g.roundPairs(words[(i-m0)*k:(i-m0+1)*k], i, k0)
+			g.roundPairs(words(packed[(i-m0)*k:(i-m0+1)*k]), i, k0)
 		}
 	}
 	width := 2
@@ -124,7 +127,7 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				a.init, a.initLd = unsafe.Pointer(&zerosZ), 0
 			}
 			if pack {
-				a.a = unsafe.Pointer(&g.Scratch[t*16*k])
+				a.a = unsafe.Pointer(&packed[t*16*k])
 				a.next, a.step = a.b, 0
 				// The last two tiles bring the next two panels into L2; otherwise memory rests
 				// while all tiles but the first run.
@@ -139,7 +142,7 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				continue
 			}
 			if pairs {
-				a.a, a.aRow, a.aK = unsafe.Pointer(&words[(i-m0)*k]), 4*k, 4
+				a.a, a.aRow, a.aK = unsafe.Pointer(&packed[(i-m0)*k]), 4*k, 4
 				a.next, a.step = a.b, 0
 				if t == tiles-1 && (p+4)*panel <= all {
 					a.next, a.step = unsafe.Add(a.b, 2*panel), 8*PanelWidth
@@ -151,6 +154,40 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 			gemmZ(rows, panels, &a)
 		}
 	}
+}
+
+// SharedRows is what packing all of A once takes, for products that Run computes in
+// several calls with all rows and with B of format f (0: float32): floats of memory and tasks of PackShared; 0 where Run
+// does better by itself.
+func SharedRows(f BlockFormat, m, k int) (floats, tasks int) {
+	tiles := (m + rowsZ - 1) / rowsZ
+	if Level < AVX512 || m == 0 || m/tiles < 8 || k == 0 || f == BlockBF16Pairs && Level < BF16 {
+		return 0, 0
+	}
+	k = f.depth(k)
+	return 16 * tiles * k, tiles * ((k + blockK - 1) / blockK)
+}
+
+// PackShared is one task of packing A [m,k], rows aRow apart, for Gemm.Shared.
+func PackShared(f BlockFormat, dst, a []float32, aRow, m, k, task int) {
+	depth := f.depth(k)
+	tiles, passes := (m+rowsZ-1)/rowsZ, (depth+blockK-1)/blockK
+	pass, t := task/tiles, task%tiles
+	k0, k1 := depth*pass/passes, depth*(pass+1)/passes
+	i := m * t / tiles
+	rows := m*(t+1)/tiles - i
+	dst = dst[16*tiles*k0+t*16*(k1-k0):][:16*(k1-k0)]
+	if f == BlockBF16Pairs {
+		g := Gemm{K: k, A: a, ARow: aRow, AK: 1}
+		g.packPairs(words(dst), i, rows, k0, k1)
+		return
+	}
+	packZ(dst, a[i*aRow+k0:], rows, k1-k0, aRow)
+}
+
+// words is memory of floats that holds pairs.
+func words(f []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
 }
 
 // packZ writes dst[k][16] from 8 to 14 rows of src, ld floats apart: the first eight,

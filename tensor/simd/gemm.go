@@ -87,6 +87,8 @@ type Gemm struct {
 	// C(i,j) is C[i*CRow+j].
 	C    []float32
 	CRow int
+	// Shared, when not nil, is A as PackShared packed it, for Run with all rows.
+	Shared []float32
 	// Scratch, GemmScratch floats, lets Run pack A where that pays; nil = not.
 	Scratch []float32
 }

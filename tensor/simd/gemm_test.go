@@ -155,6 +155,49 @@ func TestGemmRowsAlone(t *testing.T) {
 	})
 }
 
+// A packed once for several calls gives the bits of a product by itself.
+func TestGemmShared(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		const n = 70
+		for m := range 60 {
+			for i, k := range []int{1, 7, 64, 384, 385, 900, 1, 7, 64, 385, 900, 1601} {
+				var f BlockFormat
+				if i >= 6 {
+					f = BlockBF16Pairs
+				}
+				floats, tasks := SharedRows(f, m, k)
+				if floats == 0 {
+					if Level >= AVX512 && (f == 0 || Level >= BF16) && m >= 8 && m <= 14 {
+						t.Fatalf("%d rows are not shared", m)
+					}
+					continue
+				}
+				r := rand.New(rand.NewPCG(uint64(m), uint64(k)))
+				a, b := randomFloats(r, m*(k+3)), randomFloats(r, PackedLen(k, n))
+				g := Gemm{M: m, N: n, K: k, A: a, ARow: k + 3, AK: 1, B: b, C: make([]float32, m*n), CRow: n, Scratch: make([]float32, GemmScratch)}
+				if f != 0 {
+					g.Half = HalfPanels{Format: f, Data: make([]byte, f.HalfBytes(n, k))}
+					PackHalf(f, g.Half.Data, b, k, n, n, 1, 0, (n+15)/16)
+				}
+				g.Run(0, m, 0, (n+15)/16)
+				want := g.C
+				g.C, g.Shared = make([]float32, m*n), make([]float32, floats)
+				for i := range tasks {
+					PackShared(f, g.Shared, a, k+3, m, k, tasks-1-i)
+				}
+				clear(a[:m*(k+3)/2]) // it is not read again
+				g.Run(0, m, 0, 2)
+				g.Run(0, m, 2, (n+15)/16)
+				for i := range want {
+					if g.C[i] != want[i] {
+						t.Fatalf("%d × %d: element %d is %g, want %g", m, k, i, g.C[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
 func FuzzGemm(f *testing.F) {
 	f.Add(uint8(3), uint8(5), uint8(7), uint64(1))
 	f.Fuzz(func(t *testing.T, m, n, k uint8, seed uint64) {

@@ -18,6 +18,14 @@ func flush(v float32) float32 {
 	return v
 }
 
+// depth is the number of a product's steps along k: of pairs half as many.
+func (f BlockFormat) depth(k int) int {
+	if f == BlockBF16Pairs {
+		return (k + 1) / 2
+	}
+	return k
+}
+
 // pair is columns 2i and 2i+1 of row r of A, rounded to bfloat16; behind an odd K is 0.
 func (g *Gemm) pair(r, i int) uint32 {
 	at := r*g.ARow + 2*i*g.AK
@@ -67,7 +75,7 @@ func (g *Gemm) pairsGo(m0, m1, p0, p1 int) {
 				sum = g.Bias[j]
 			}
 			b := g.Half.Data[j/PanelWidth*panel+j%PanelWidth*4:]
-			for l := range (g.K + 1) / 2 {
+			for l := range g.Half.Format.depth(g.K) {
 				sum = pairMulAdd(sum, g.pair(i, l), binary.LittleEndian.Uint32(b[l*4*PanelWidth:]))
 			}
 			g.C[i*g.CRow+j] = sum
