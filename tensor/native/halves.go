@@ -18,6 +18,10 @@ func (q *blocks) half() bool {
 	return q.format == simd.BlockBF16 || q.format == simd.BlockF16 || q.format == simd.BlockBF16Pairs
 }
 
+// sumsBias tells whether products with the blocks begin their sums with the bias;
+// otherwise it is added to the result.
+func (q *blocks) sumsBias() bool { return q.format == simd.BlockBF16Pairs }
+
 // round rounds a matrix that the step uses whole, as [n,k], to 16 bits. The buffer is
 // locked.
 func (b *Buffer) round(x *execution, s *dotStep) error {
@@ -83,6 +87,9 @@ func (s *dotStep) floatTask(x *execution, w *workerState, c []float32, cRow, m0,
 		g.Half = simd.HalfPanels{Format: q.format, Data: q.data[p0*q.format.PanelBytes(q.k):], Wide: wide}
 		if x.shares {
 			g.Shared = x.shared
+		}
+		if bias := s.biasOf(x); bias != nil && q.sumsBias() {
+			g.Bias = bias[p0*simd.PanelWidth:]
 		}
 		g.Run(0, g.M, 0, p1-p0)
 		return

@@ -231,7 +231,7 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 	switch {
 	case x.blocks != nil:
 		s.blockTask(x, w, c, cRow, m0, m1, p0, p1)
-		if bias := s.biasOf(x); bias != nil {
+		if bias := s.biasOf(x); bias != nil && !x.blocks.sumsBias() {
 			for r := range m1 - m0 {
 				row := c[r*cRow:][:min(s.n, p1*simd.PanelWidth)-p0*simd.PanelWidth]
 				simd.Binary(simd.Add, row, row, bias[p0*simd.PanelWidth:])
