@@ -10,7 +10,7 @@ export RAG2_CACHE := $(CACHE)
 export GOMLX_NO_AUTO_INSTALL := 1
 
 .DEFAULT_GOAL := help
-ISAS ?= generic neon avx2 avx512 avx512vnni
+ISAS ?= generic neon avx2 avx512 avx512vnni avx512bf16
 
 .PHONY: help build static release bench-gpu demo demo-weights test test-isa test-arm64 test-avx512 test-race models xla tokenizers bench bench-peers bench-quality bench-ann bench-ann-1m lint clean
 

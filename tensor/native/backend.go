@@ -61,10 +61,14 @@ func NewInt8(threads int) *Backend {
 }
 
 // NewHalf makes a backend that keeps the weights of products in 16-bit elements,
-// simd.BlockBF16 or simd.BlockF16, rounded to nearest; sums stay float32.
+// simd.BlockBF16 or simd.BlockF16, rounded to nearest; sums stay float32. With BlockBF16 on
+// a CPU with AVX512-BF16 the activations that these weights multiply are rounded too.
 func NewHalf(threads int, f simd.BlockFormat) *Backend {
 	b := New(threads)
 	b.half = f
+	if f == simd.BlockBF16 && simd.Level >= simd.BF16 {
+		b.half = simd.BlockBF16Pairs
+	}
 	return b
 }
 
@@ -80,6 +84,8 @@ func (b *Backend) Description() string {
 	switch {
 	case b.int8:
 		kind = "int8"
+	case b.half == simd.BlockBF16Pairs:
+		kind = "bf16 products"
 	case b.half == simd.BlockBF16:
 		kind = "bf16 weights"
 	case b.half == simd.BlockF16:

@@ -26,7 +26,8 @@
 // they are. Products and row gathers read both; any other op makes the flat form
 // again. The engine "native:int8" keeps weights in 7-bit integers and quantises
 // activations per row; "native:bf16" and "native:f16" round weights to 16 bits and
-// widen them in products, whose sums stay float32. Weights that come through
+// widen them in products, whose sums stay float32; with AVX512-BF16 "native:bf16" multiplies
+// in bfloat16, activations rounded too. Weights that come through
 // Backend.LazyBuffer are read one after the other as they are converted, so that the
 // process never holds more than one of them twice.
 //

@@ -277,7 +277,11 @@ func (s *dotStep) run(x *execution) {
 // shareRows packs A once for all pieces, which otherwise each do so, unless the last
 // product had the same A. It is for few rows: the pieces have all of them.
 func (s *dotStep) shareRows(x *execution) bool {
-	if x.panels == nil || s.tm > 1 || s.tn < 2 || s.a.col != 1 {
+	var f simd.BlockFormat // of B; 0 = float32
+	if x.blocks != nil && x.blocks.format == simd.BlockBF16Pairs {
+		f = x.blocks.format
+	}
+	if x.panels == nil && f == 0 || s.tm > 1 || s.tn < 2 || s.a.col != 1 {
 		return false
 	}
 	if s.epi != nil {
@@ -285,16 +289,16 @@ func (s *dotStep) shareRows(x *execution) bool {
 			return false
 		}
 	}
-	floats, tasks := simd.SharedRows(s.m, s.k)
+	floats, tasks := simd.SharedRows(f, s.m, s.k)
 	if floats == 0 {
 		return false
 	}
 	of := rowsOfA{s.a.v, s.a.off, s.a.row, s.k, s.m}
-	if x.sharedA != of {
+	if x.sharedA != of || x.sharedAs != f {
 		if len(x.shared) < floats {
 			x.shared = make([]float32, floats)
 		}
-		x.sharedA = of
+		x.sharedA, x.sharedAs = of, f
 		x.job = jobRef{step: (*shareStep)(s)}
 		x.pool.run(x, tasks)
 	}
@@ -306,7 +310,7 @@ type shareStep dotStep
 
 func (q *shareStep) task(x *execution, i, _ int) {
 	s := (*dotStep)(q)
-	simd.PackShared(x.shared, s.from(x, &s.a, 0), s.a.row, s.m, s.k, i)
+	simd.PackShared(x.sharedAs, x.shared, s.from(x, &s.a, 0), s.a.row, s.m, s.k, i)
 }
 
 // packJob packs B of all batches.

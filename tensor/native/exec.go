@@ -39,30 +39,31 @@ type Executable struct {
 
 // execution is the memory of one running call.
 type execution struct {
-	exe     *Executable
-	pool    *pool
-	base    []unsafe.Pointer // of each value
-	params  []*Buffer
-	weights []weight  // of exe.weights, as they are to be read
-	passing []float32 // elements of a weight on their way
-	arena   []uint64
-	workers []workerState
-	args    [][]byte
-	job     jobRef
-	coming  *attentionStep // the next, see ahead
-	turns   turns
-	panels  []float32   // of the weight of the step that runs
-	blocks  *blocks     // or its blocks
-	rows16  simd.Rows16 // A in 16 bits
-	of16    rowsOfA
-	sums    []float32         // of A's rows by blocks of columns
-	int8    *simd.Int8Weights // or its integers
-	rows    simd.Int8Rows     // A in integers
-	rowsOf  rowsOfA
-	shared  []float32 // A in the order of products
-	sharedA rowsOfA
-	shares  bool                   // the step that runs reads it
-	sides   map[*dotStep][]float32 // panels of weights that are not kept
+	exe      *Executable
+	pool     *pool
+	base     []unsafe.Pointer // of each value
+	params   []*Buffer
+	weights  []weight  // of exe.weights, as they are to be read
+	passing  []float32 // elements of a weight on their way
+	arena    []uint64
+	workers  []workerState
+	args     [][]byte
+	job      jobRef
+	coming   *attentionStep // the next, see ahead
+	turns    turns
+	panels   []float32   // of the weight of the step that runs
+	blocks   *blocks     // or its blocks
+	rows16   simd.Rows16 // A in 16 bits
+	of16     rowsOfA
+	sums     []float32         // of A's rows by blocks of columns
+	int8     *simd.Int8Weights // or its integers
+	rows     simd.Int8Rows     // A in integers
+	rowsOf   rowsOfA
+	shared   []float32 // A in the order of products
+	sharedA  rowsOfA
+	sharedAs simd.BlockFormat       // for weights of this format
+	shares   bool                   // the step that runs reads it
+	sides    map[*dotStep][]float32 // panels of weights that are not kept
 }
 
 // workerState is what one worker writes to.

@@ -26,6 +26,10 @@ func cosine(a, b []float32) float64 {
 func TestHalfBackends(t *testing.T) {
 	for _, f := range []simd.BlockFormat{simd.BlockBF16, simd.BlockF16} {
 		exact, half := New(2), NewHalf(2, f)
+		tol := 1e-5
+		if half.half == simd.BlockBF16Pairs { // then all rows take the same kernels
+			tol = 0
+		}
 		defer exact.Finalize()
 		defer half.Finalize()
 		r := rand.New(rand.NewPCG(8, 8))
@@ -73,7 +77,89 @@ func TestHalfBackends(t *testing.T) {
 						t.Error("the float32 copy is still there")
 					}
 				}
-				close32(t, "row 0", out[1][0][:n], first[:n], 1e-5)
+				close32(t, "row 0", out[1][0][:n], first[:n], tol)
+			}
+		}
+	}
+}
+
+// Where the CPU multiplies bfloat16, "native:bf16" rounds activations as well, those of a
+// bfloat16 checkpoint's products too; "native" does not. Calls do not allocate more.
+func TestBF16Activations(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	const n, k, m = 50, 71, 20
+	w, x := make([]byte, 2*n*k), make([]float32, m*k)
+	bf := func(v float32) float32 {
+		u := math.Float32bits(v)
+		return math.Float32frombits((u + 0x7fff + u>>16&1) &^ 0xffff)
+	}
+	for i := 0; i < len(w); i += 2 {
+		binary.LittleEndian.PutUint16(w[i:], uint16(math.Float32bits(bf(float32(r.NormFloat64())))>>16))
+	}
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	product := func(b *Backend, kind string, x []float32) []float32 {
+		m := len(x) / k
+		e := compile(t, b, func(bl *Builder) []backends.Op {
+			ok := must(t)
+			p := ok(bl.Parameter("x", shapes.Make(dtypes.Float32, m, k), nil))
+			q := ok(bl.Parameter("w", shapes.Make(dtypes.Float32, n, k), nil))
+			return []backends.Op{ok(bl.DotGeneral(p, []int{1}, nil, q, []int{1}, nil))}
+		})
+		in, err := b.BufferFromFlatData(0, x, shapes.Make(dtypes.Float32, m, k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := b.BlockBuffer("BF16", w, shapes.Make(dtypes.Float32, n, k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == "float32" {
+			flat := make([]float32, n*k)
+			if err := b.BufferToFlatData(blocks, flat); err != nil {
+				t.Fatal(err)
+			}
+			if blocks, err = b.BufferFromFlatData(0, flat, shapes.Make(dtypes.Float32, n, k)); err != nil {
+				t.Fatal(err)
+			}
+			blocks.(*Buffer).host = true // as larger ones are
+		}
+		out := run(t, b, e, in, blocks)[0]
+		if a := testing.AllocsPerRun(20, func() {
+			y, err := e.Execute([]backends.Buffer{in, blocks}, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.BufferFinalize(y[0]); err != nil {
+				t.Fatal(err)
+			}
+		}); a > 8 {
+			t.Errorf("%g allocations a call", a)
+		}
+		return out
+	}
+	exact, half := New(2), NewHalf(2, simd.BlockBF16)
+	defer exact.Finalize()
+	defer half.Finalize()
+	rounded := make([]float32, len(x))
+	for i, v := range x {
+		rounded[i] = bf(v)
+	}
+	want := product(exact, "checkpoint", x)
+	if simd.Level >= simd.BF16 {
+		want = product(exact, "checkpoint", rounded)
+		close32(t, "a checkpoint on native", product(exact, "checkpoint", x)[:1], want[:1], 0.05)
+		if c := cosine(product(exact, "checkpoint", x), want); c > 0.9999999 {
+			t.Errorf("cosine %g: native rounds activations", c)
+		}
+	}
+	for _, kind := range []string{"checkpoint", "float32"} {
+		all := product(half, kind, x)
+		close32(t, kind, all, want, 2e-6)
+		if simd.Level >= simd.BF16 {
+			for i := range m {
+				close32(t, kind+", a row alone", product(half, kind, x[i*k:(i+1)*k]), all[i*n:(i+1)*n], 0)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (b *Backend) ProductBytes(out, in int) int64 {
 	case b.int8:
 		return int64(simd.Int8Bytes(in, out))
 	case b.half != 0:
-		return int64(simd.HalfPanelsBytes(out, in))
+		return int64(b.half.HalfBytes(out, in))
 	}
 	return int64(4 * in * out)
 }

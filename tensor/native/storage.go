@@ -45,7 +45,15 @@ func (b *Backend) BlockBuffer(ggufType string, data []byte, s shapes.Shape) (bac
 		return nil, fmt.Errorf("native: weights of type %s are not kept as they are by this engine", ggufType)
 	}
 	n, k := s.Dimensions[0], s.Dimensions[1]
-	f, panels, err := simd.ImportBlocks(ggufType, data, n, k, b.panelMem.bytes)
+	var f simd.BlockFormat
+	var panels []byte
+	var err error
+	if ggufType == "BF16" && b.half == simd.BlockBF16Pairs {
+		f = b.half
+		panels, err = simd.ImportHalf(f, data, n, k, b.panelMem.bytes)
+	} else {
+		f, panels, err = simd.ImportBlocks(ggufType, data, n, k, b.panelMem.bytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
@@ -223,7 +231,7 @@ func (s *dotStep) quantized(x *execution, w *workerState, c []float32, cRow, m0,
 	switch {
 	case x.blocks != nil:
 		s.blockTask(x, w, c, cRow, m0, m1, p0, p1)
-		if bias := s.biasOf(x); bias != nil {
+		if bias := s.biasOf(x); bias != nil && !x.blocks.sumsBias() {
 			for r := range m1 - m0 {
 				row := c[r*cRow:][:min(s.n, p1*simd.PanelWidth)-p0*simd.PanelWidth]
 				simd.Binary(simd.Add, row, row, bias[p0*simd.PanelWidth:])

@@ -129,6 +129,102 @@ func gemmZ14x2(args *gemmZArgs)
 func gemmZ14x2packed(args *gemmZArgs)
 
 //go:noescape
+func gemmB1x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB1x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB2x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB2x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB3x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB3x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB4x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB4x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB5x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB5x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB6x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB6x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB7x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB7x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB8x1(args *gemmZArgs)
+
+//go:noescape
+func gemmB8x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB8x2(args *gemmZArgs)
+
+//go:noescape
+func gemmB8x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB9x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB9x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB10x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB10x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB11x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB11x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB12x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB12x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB13x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB13x2packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB14x1packed(args *gemmZArgs)
+
+//go:noescape
+func gemmB14x2packed(args *gemmZArgs)
+
+//go:noescape
+func roundPairsB(dst *uint32, src *float32, n int)
+
+//go:noescape
+func packPairsB(dst *uint32, src *float32, k8, stride int)
+
+//go:noescape
 func int8Z1x1(args *int8ZArgs)
 
 //go:noescape
@@ -293,6 +389,80 @@ func gemmZPacked(rows, panels int, a *gemmZArgs) {
 		gemmZ14x1packed(a)
 	case 30:
 		gemmZ14x2packed(a)
+	default:
+		panic("simd: no such kernel")
+	}
+}
+
+func gemmB(rows, panels int, a *gemmZArgs) {
+	switch 2*rows + panels {
+	case 3:
+		gemmB1x1(a)
+	case 4:
+		gemmB1x2(a)
+	case 5:
+		gemmB2x1(a)
+	case 6:
+		gemmB2x2(a)
+	case 7:
+		gemmB3x1(a)
+	case 8:
+		gemmB3x2(a)
+	case 9:
+		gemmB4x1(a)
+	case 10:
+		gemmB4x2(a)
+	case 11:
+		gemmB5x1(a)
+	case 12:
+		gemmB5x2(a)
+	case 13:
+		gemmB6x1(a)
+	case 14:
+		gemmB6x2(a)
+	case 15:
+		gemmB7x1(a)
+	case 16:
+		gemmB7x2(a)
+	case 17:
+		gemmB8x1(a)
+	case 18:
+		gemmB8x2(a)
+	default:
+		panic("simd: no such kernel")
+	}
+}
+
+func gemmBPacked(rows, panels int, a *gemmZArgs) {
+	switch 2*rows + panels {
+	case 17:
+		gemmB8x1packed(a)
+	case 18:
+		gemmB8x2packed(a)
+	case 19:
+		gemmB9x1packed(a)
+	case 20:
+		gemmB9x2packed(a)
+	case 21:
+		gemmB10x1packed(a)
+	case 22:
+		gemmB10x2packed(a)
+	case 23:
+		gemmB11x1packed(a)
+	case 24:
+		gemmB11x2packed(a)
+	case 25:
+		gemmB12x1packed(a)
+	case 26:
+		gemmB12x2packed(a)
+	case 27:
+		gemmB13x1packed(a)
+	case 28:
+		gemmB13x2packed(a)
+	case 29:
+		gemmB14x1packed(a)
+	case 30:
+		gemmB14x2packed(a)
 	default:
 		panic("simd: no such kernel")
 	}

@@ -5363,6 +5363,3735 @@ store:
 	VZEROUPPER
 	RET
 
+// func gemmB1x1(args *gemmZArgs)
+TEXT ·gemmB1x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	ADDQ R11, DI
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	ADDQ R11, DI
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB1x2(args *gemmZArgs)
+TEXT ·gemmB1x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB2x1(args *gemmZArgs)
+TEXT ·gemmB2x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	ADDQ R11, DI
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	ADDQ R11, DI
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB2x2(args *gemmZArgs)
+TEXT ·gemmB2x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB3x1(args *gemmZArgs)
+TEXT ·gemmB3x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	ADDQ R11, DI
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	ADDQ R11, DI
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB3x2(args *gemmZArgs)
+TEXT ·gemmB3x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB4x1(args *gemmZArgs)
+TEXT ·gemmB4x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB4x2(args *gemmZArgs)
+TEXT ·gemmB4x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB5x1(args *gemmZArgs)
+TEXT ·gemmB5x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB5x2(args *gemmZArgs)
+TEXT ·gemmB5x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB6x1(args *gemmZArgs)
+TEXT ·gemmB6x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB6x2(args *gemmZArgs)
+TEXT ·gemmB6x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB7x1(args *gemmZArgs)
+TEXT ·gemmB7x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	LEAQ (R8)(DX*2), R9
+	ADDQ DX, R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB7x2(args *gemmZArgs)
+TEXT ·gemmB7x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	LEAQ (R8)(DX*2), R9
+	ADDQ DX, R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 0(R9), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 0(R9), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB8x1(args *gemmZArgs)
+TEXT ·gemmB8x1(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	LEAQ (R8)(DX*2), R9
+	ADDQ DX, R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x56; // vdpbf16ps (%rsi,%rdx,2){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x18; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x24; BYTE $0x10; // vdpbf16ps (%r8,%rdx,1){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x2c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x31; // vdpbf16ps (%r9){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm7
+	ADDQ R11, DI
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB8x1packed(args *gemmZArgs)
+TEXT ·gemmB8x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB8x2(args *gemmZArgs)
+TEXT ·gemmB8x2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	LEAQ (SI)(DX*2), R8
+	ADDQ DX, R8
+	LEAQ (R8)(DX*2), R9
+	ADDQ DX, R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	MOVQ 104(AX), R12
+	MOVQ 112(AX), R15
+	SUBQ $1, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ R15, R12
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 0(R9), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	SUBQ $1, CX
+	JGE loop
+tail:
+	ADDQ $1, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x16; // vdpbf16ps (%rsi,%rdx,1){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 0(SI)(DX*2), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x30; // vdpbf16ps (%r8){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x38; // vdpbf16ps (%r8){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 0(R8)(DX*1), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x50; // vdpbf16ps (%r8,%rdx,2){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 0(R9), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x34; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x3c; BYTE $0x11; // vdpbf16ps (%r9,%rdx,1){1to16}, %zmm29, %zmm15
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ BX, SI
+	ADDQ BX, R8
+	ADDQ BX, R9
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB8x2packed(args *gemmZArgs)
+TEXT ·gemmB8x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB9x1packed(args *gemmZArgs)
+TEXT ·gemmB9x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm8
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm8
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm8
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB9x2packed(args *gemmZArgs)
+TEXT ·gemmB9x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 60(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 124(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 60(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB10x1packed(args *gemmZArgs)
+TEXT ·gemmB10x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z9
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm9
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm9
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm9
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z9, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB10x2packed(args *gemmZArgs)
+TEXT ·gemmB10x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z18
+	VMOVUPS.Z 64(R14), K2, Z19
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 56(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm19
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 120(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm29, %zmm19
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 56(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm19
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z18, K1, 0(R14)
+	VMOVUPS Z19, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB11x1packed(args *gemmZArgs)
+TEXT ·gemmB11x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm10
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm10
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm10
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z9, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB11x2packed(args *gemmZArgs)
+TEXT ·gemmB11x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z18
+	VMOVUPS.Z 64(R14), K2, Z19
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z20
+	VMOVUPS.Z 64(R14), K2, Z21
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 52(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 60(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 116(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 124(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 52(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 60(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z18, K1, 0(R14)
+	VMOVUPS Z19, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z20, K1, 0(R14)
+	VMOVUPS Z21, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB12x1packed(args *gemmZArgs)
+TEXT ·gemmB12x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z11
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm11
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1c; // vdpbf16ps 112(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm11
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm11
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z9, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z11, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB12x2packed(args *gemmZArgs)
+TEXT ·gemmB12x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z18
+	VMOVUPS.Z 64(R14), K2, Z19
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z20
+	VMOVUPS.Z 64(R14), K2, Z21
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z22
+	VMOVUPS.Z 64(R14), K2, Z23
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 48(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 56(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm23
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 112(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 120(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm29, %zmm23
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 48(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 56(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm23
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z18, K1, 0(R14)
+	VMOVUPS Z19, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z20, K1, 0(R14)
+	VMOVUPS Z21, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z22, K1, 0(R14)
+	VMOVUPS Z23, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB13x1packed(args *gemmZArgs)
+TEXT ·gemmB13x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm12
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1b; // vdpbf16ps 108(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x1c; // vdpbf16ps 112(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm12
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm12
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z9, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z11, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB13x2packed(args *gemmZArgs)
+TEXT ·gemmB13x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z18
+	VMOVUPS.Z 64(R14), K2, Z19
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z20
+	VMOVUPS.Z 64(R14), K2, Z21
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z22
+	VMOVUPS.Z 64(R14), K2, Z23
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z24
+	VMOVUPS.Z 64(R14), K2, Z25
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 44(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 52(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 60(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 108(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1c; // vdpbf16ps 112(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1c; // vdpbf16ps 112(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 116(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 124(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 44(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 52(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 60(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z18, K1, 0(R14)
+	VMOVUPS Z19, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z20, K1, 0(R14)
+	VMOVUPS Z21, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z22, K1, 0(R14)
+	VMOVUPS Z23, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z24, K1, 0(R14)
+	VMOVUPS Z25, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB14x1packed(args *gemmZArgs)
+TEXT ·gemmB14x1packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z13
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0a; // vdpbf16ps 40(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm13
+	ADDQ R11, DI
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x10; // vdpbf16ps 64(%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x12; // vdpbf16ps 72(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x14; // vdpbf16ps 80(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x16; // vdpbf16ps 88(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x1a; // vdpbf16ps 104(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x1b; // vdpbf16ps 108(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1c; // vdpbf16ps 112(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x1e; // vdpbf16ps 120(%rsi){1to16}, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm13
+	ADDQ R11, DI
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x06; // vdpbf16ps (%rsi){1to16}, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x02; // vdpbf16ps 8(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x04; // vdpbf16ps 16(%rsi){1to16}, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x06; // vdpbf16ps 24(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x46; BYTE $0x0a; // vdpbf16ps 40(%rsi){1to16}, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x4e; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0c; // vdpbf16ps 48(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm11
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x66; BYTE $0x0e; // vdpbf16ps 56(%rsi){1to16}, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x6e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm13
+	ADDQ R11, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z1, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z3, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z5, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z7, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z9, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z11, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	ADDQ R15, R14
+	VMOVUPS Z13, K1, 0(R14)
+	VZEROUPPER
+	RET
+
+// func gemmB14x2packed(args *gemmZArgs)
+TEXT ·gemmB14x2packed(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 0(AX), CX
+	MOVQ 8(AX), SI
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), R10
+	MOVQ 48(AX), R11
+	MOVQ 56(AX), R14
+	MOVQ 64(AX), R15
+	KMOVW 88(AX), K1
+	KMOVW 96(AX), K2
+	MOVQ 104(AX), R8
+	MOVQ 112(AX), R9
+	VMOVUPS.Z 0(R14), K1, Z0
+	VMOVUPS.Z 64(R14), K2, Z1
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z2
+	VMOVUPS.Z 64(R14), K2, Z3
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z4
+	VMOVUPS.Z 64(R14), K2, Z5
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z6
+	VMOVUPS.Z 64(R14), K2, Z7
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z8
+	VMOVUPS.Z 64(R14), K2, Z9
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z10
+	VMOVUPS.Z 64(R14), K2, Z11
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z12
+	VMOVUPS.Z 64(R14), K2, Z13
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z14
+	VMOVUPS.Z 64(R14), K2, Z15
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z16
+	VMOVUPS.Z 64(R14), K2, Z17
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z18
+	VMOVUPS.Z 64(R14), K2, Z19
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z20
+	VMOVUPS.Z 64(R14), K2, Z21
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z22
+	VMOVUPS.Z 64(R14), K2, Z23
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z24
+	VMOVUPS.Z 64(R14), K2, Z25
+	ADDQ R15, R14
+	VMOVUPS.Z 0(R14), K1, Z26
+	VMOVUPS.Z 64(R14), K2, Z27
+	SUBQ $2, CX
+	JLT tail
+	PCALIGN $32
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	ADDQ R9, R8
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 40(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 48(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 56(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	BYTE $0x62; BYTE $0x62; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm26
+	BYTE $0x62; BYTE $0x62; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm27
+	ADDQ R11, DI
+	ADDQ R11, R10
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 64(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x11; // vdpbf16ps 68(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 72(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x13; // vdpbf16ps 76(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 80(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x15; // vdpbf16ps 84(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 88(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x17; // vdpbf16ps 92(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 104(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1b; // vdpbf16ps 108(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1b; // vdpbf16ps 108(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 112(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x1d; // vdpbf16ps 116(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 120(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	BYTE $0x62; BYTE $0x62; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm28, %zmm26
+	BYTE $0x62; BYTE $0x62; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x1f; // vdpbf16ps 124(%rsi){1to16}, %zmm29, %zmm27
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $128, SI
+	SUBQ $2, CX
+	JGE loop
+tail:
+	ADDQ $2, CX
+	JLE store
+rest:
+	VMOVUPS.Z (DI), K1, Z28
+	VMOVUPS.Z (R10), K2, Z29
+	VBROADCASTSS 0(SI), Z30
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm0
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm28, %zmm2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x01; // vdpbf16ps 4(%rsi){1to16}, %zmm29, %zmm3
+	VBROADCASTSS 8(SI), Z31
+	BYTE $0x62; BYTE $0x92; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm4
+	BYTE $0x62; BYTE $0x92; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm28, %zmm6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x03; // vdpbf16ps 12(%rsi){1to16}, %zmm29, %zmm7
+	VBROADCASTSS 16(SI), Z30
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm8
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm28, %zmm10
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x05; // vdpbf16ps 20(%rsi){1to16}, %zmm29, %zmm11
+	VBROADCASTSS 24(SI), Z31
+	BYTE $0x62; BYTE $0x12; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm12
+	BYTE $0x62; BYTE $0x12; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm13
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm28, %zmm14
+	BYTE $0x62; BYTE $0x72; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x07; // vdpbf16ps 28(%rsi){1to16}, %zmm29, %zmm15
+	VBROADCASTSS 40(SI), Z30
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm16
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm17
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm28, %zmm18
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0b; // vdpbf16ps 44(%rsi){1to16}, %zmm29, %zmm19
+	VBROADCASTSS 48(SI), Z31
+	BYTE $0x62; BYTE $0x82; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xe7; // vdpbf16ps %zmm31, %zmm28, %zmm20
+	BYTE $0x62; BYTE $0x82; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xef; // vdpbf16ps %zmm31, %zmm29, %zmm21
+	BYTE $0x62; BYTE $0xe2; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x76; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm28, %zmm22
+	BYTE $0x62; BYTE $0xe2; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x7e; BYTE $0x0d; // vdpbf16ps 52(%rsi){1to16}, %zmm29, %zmm23
+	VBROADCASTSS 56(SI), Z30
+	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xc6; // vdpbf16ps %zmm30, %zmm28, %zmm24
+	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xce; // vdpbf16ps %zmm30, %zmm29, %zmm25
+	BYTE $0x62; BYTE $0x62; BYTE $0x1e; BYTE $0x50; BYTE $0x52; BYTE $0x56; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm28, %zmm26
+	BYTE $0x62; BYTE $0x62; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x5e; BYTE $0x0f; // vdpbf16ps 60(%rsi){1to16}, %zmm29, %zmm27
+	ADDQ R11, DI
+	ADDQ R11, R10
+	ADDQ $64, SI
+	DECQ CX
+	JNZ rest
+store:
+	MOVQ 72(AX), R14
+	MOVQ 80(AX), R15
+	VMOVUPS Z0, K1, 0(R14)
+	VMOVUPS Z1, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z2, K1, 0(R14)
+	VMOVUPS Z3, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z4, K1, 0(R14)
+	VMOVUPS Z5, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z6, K1, 0(R14)
+	VMOVUPS Z7, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z8, K1, 0(R14)
+	VMOVUPS Z9, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z10, K1, 0(R14)
+	VMOVUPS Z11, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z12, K1, 0(R14)
+	VMOVUPS Z13, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z14, K1, 0(R14)
+	VMOVUPS Z15, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z16, K1, 0(R14)
+	VMOVUPS Z17, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z18, K1, 0(R14)
+	VMOVUPS Z19, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z20, K1, 0(R14)
+	VMOVUPS Z21, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z22, K1, 0(R14)
+	VMOVUPS Z23, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z24, K1, 0(R14)
+	VMOVUPS Z25, K2, 64(R14)
+	ADDQ R15, R14
+	VMOVUPS Z26, K1, 0(R14)
+	VMOVUPS Z27, K2, 64(R14)
+	VZEROUPPER
+	RET
+
+// func roundPairsB(dst *uint32, src *float32, n int)
+TEXT ·roundPairsB(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+loop:
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x06; // vcvtneps2bf16 (%rsi), %ymm0
+	VMOVDQU Y0, (DI)
+	ADDQ $64, SI
+	ADDQ $32, DI
+	SUBQ $16, CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// func packPairsB(dst *uint32, src *float32, k8, stride int)
+TEXT ·packPairsB(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ k8+16(FP), CX
+	MOVQ stride+24(FP), DX
+	LEAQ (DX)(DX*2), R8
+	LEAQ (SI)(DX*4), R9
+block:
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x06; // vcvtneps2bf16 (%rsi), %ymm0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x0c; BYTE $0x16; // vcvtneps2bf16 (%rsi,%rdx,1), %ymm1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x14; BYTE $0x56; // vcvtneps2bf16 (%rsi,%rdx,2), %ymm2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x1c; BYTE $0x06; // vcvtneps2bf16 (%rsi,%r8,1), %ymm3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x21; // vcvtneps2bf16 (%r9), %ymm4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x2c; BYTE $0x11; // vcvtneps2bf16 (%r9,%rdx,1), %ymm5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x34; BYTE $0x51; // vcvtneps2bf16 (%r9,%rdx,2), %ymm6
+	BYTE $0x62; BYTE $0x92; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0x3c; BYTE $0x01; // vcvtneps2bf16 (%r9,%r8,1), %ymm7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VSHUFPS $0x44, Y10, Y8, Y0
+	VSHUFPS $0xEE, Y10, Y8, Y1
+	VSHUFPS $0x44, Y11, Y9, Y2
+	VSHUFPS $0xEE, Y11, Y9, Y3
+	VSHUFPS $0x44, Y14, Y12, Y4
+	VSHUFPS $0xEE, Y14, Y12, Y5
+	VSHUFPS $0x44, Y15, Y13, Y6
+	VSHUFPS $0xEE, Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x31, Y4, Y0, Y9
+	VMOVUPS Y8, 0(DI)
+	VMOVUPS Y9, 256(DI)
+	VPERM2F128 $0x20, Y5, Y1, Y8
+	VPERM2F128 $0x31, Y5, Y1, Y9
+	VMOVUPS Y8, 64(DI)
+	VMOVUPS Y9, 320(DI)
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y9
+	VMOVUPS Y8, 128(DI)
+	VMOVUPS Y9, 384(DI)
+	VPERM2F128 $0x20, Y7, Y3, Y8
+	VPERM2F128 $0x31, Y7, Y3, Y9
+	VMOVUPS Y8, 192(DI)
+	VMOVUPS Y9, 448(DI)
+	ADDQ $64, SI
+	ADDQ $64, R9
+	ADDQ $512, DI
+	DECQ CX
+	JNZ block
+	VZEROUPPER
+	RET
+
 // func int8Z1x1(args *int8ZArgs)
 TEXT ·int8Z1x1(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
@@ -5392,7 +9121,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5455,7 +9184,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5533,7 +9262,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5628,7 +9357,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5739,7 +9468,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5846,7 +9575,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5904,7 +9633,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -5974,7 +9703,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6058,7 +9787,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6155,7 +9884,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6264,7 +9993,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6370,7 +10099,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6452,7 +10181,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6560,7 +10289,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6696,7 +10425,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -6859,7 +10588,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7019,7 +10748,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7093,7 +10822,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7187,7 +10916,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7303,7 +11032,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7440,7 +11169,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25
@@ -7597,7 +11326,7 @@ group:
 	SUBQ CX, R11
 	PCALIGN $32
 loop:
-	PREFETCHT1 (R12)
+	PREFETCHT0 (R12)
 	ADDQ R13, R12
 	VMOVDQU32 0(DI), Z24
 	VMOVDQU32 64(DI), Z25

@@ -9,7 +9,7 @@ func (w *Int8Weights) runFast(_ *Int8Rows, _, _ []float32, _, _, _, _, _ int) bo
 }
 
 // SharedRows is 0: Run packs A by itself.
-func SharedRows(m, k int) (floats, tasks int) { return 0, 0 }
+func SharedRows(f BlockFormat, m, k int) (floats, tasks int) { return 0, 0 }
 
 // PackShared is never called.
-func PackShared(dst, a []float32, aRow, m, k, task int) {}
+func PackShared(f BlockFormat, dst, a []float32, aRow, m, k, task int) {}

@@ -2,7 +2,7 @@ package simd
 
 import "unsafe"
 
-//go:generate sh -c "go run gen_avx512.go s > avx512_amd64.s; go run gen_avx512.go go > a.tmp; mv a.tmp avx512_amd64.go"
+//go:generate sh -c "go run gen_avx512.go gen_bf16.go s > avx512_amd64.s; go run gen_avx512.go gen_bf16.go go > a.tmp; mv a.tmp avx512_amd64.go"
 
 // gemmZArgs are an AVX-512 microkernel's arguments; strides in bytes, masks of the
 // columns of two panels. The assembly knows the offsets.
@@ -17,8 +17,8 @@ type gemmZArgs struct {
 	c            unsafe.Pointer
 	cLd          int
 	mask1, mask2 uint64
-	next         unsafe.Pointer // fetched by packed kernels, a line for each k
-	step         int            // of next for two k; 0 fetches nothing new
+	next         unsafe.Pointer // fetched by packed kernels, two lines for two k, and by those of pairs
+	step         int            // of next, for two lines; 0 fetches nothing new
 }
 
 // rowsZ is the most rows of a tile, of 32 columns: 28 of the 32 registers are sums.
@@ -31,66 +31,88 @@ func columnMask(w int) uint64 { return 1<<min(PanelWidth, max(0, w)) - 1 }
 
 // runFast is Run for AVX-512; false when the level is lower.
 func (g *Gemm) runFast(m0, m1, p0, p1 int) bool {
-	if Level < AVX512 {
+	pairs := g.Half.Format == BlockBF16Pairs
+	if Level < AVX512 || pairs && Level < BF16 {
 		return false
 	}
-	passes := (g.K + blockK - 1) / blockK
+	depth := g.Half.Format.depth(g.K)
+	passes := (depth + blockK - 1) / blockK
 	tiles := (m1 - m0 + rowsZ - 1) / rowsZ
 	if g.Shared != nil && m0 == 0 && m1 == g.M {
-		_ = g.Shared[16*tiles*g.K-1]
+		_ = g.Shared[16*tiles*depth-1]
 		for pass := range passes {
-			g.passZ(m0, m1, tiles, p0, p1, g.K*pass/passes, g.K*(pass+1)/passes, true)
+			g.passZ(m0, m1, tiles, p0, p1, depth*pass/passes, depth*(pass+1)/passes, true)
 		}
 		return true
 	}
-	pack := g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch && (m1-m0)/tiles >= 8
-	block := tiles // tiles whose rows of A stay packed
+	pack := (pairs || g.AK == 1 && p1-p0 >= 4 && len(g.Scratch) >= GemmScratch) && (m1-m0)/tiles >= 8
+	block := tiles      // tiles whose rows of A stay packed
+	if pairs && !pack { // fewer than 16 rows: panels are read in order where these fit
+		passes = (m1-m0)*depth/len(g.Scratch) + 1
+	}
 	if pack {
-		block = len(g.Scratch) / (16 * ((g.K + passes - 1) / passes))
+		block = len(g.Scratch) / (16 * ((depth + passes - 1) / passes))
 	}
 	blocks := (tiles + block - 1) / block
 	for b := range blocks {
 		t0, t1 := tiles*b/blocks, tiles*(b+1)/blocks
 		for pass := range passes {
-			g.passZ(m0+(m1-m0)*t0/tiles, m0+(m1-m0)*t1/tiles, t1-t0, p0, p1, g.K*pass/passes, g.K*(pass+1)/passes, pack)
+			g.passZ(m0+(m1-m0)*t0/tiles, m0+(m1-m0)*t1/tiles, t1-t0, p0, p1, depth*pass/passes, depth*(pass+1)/passes, pack)
 		}
 	}
 	return true
 }
 
-// passZ adds up k0 ≤ k < k1 for rows m0 … m1 in tiles.
+// passZ adds up k0 ≤ k < k1, of pairs for BlockBF16Pairs, for rows m0 … m1 in tiles.
 func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 	k := k1 - k0
 	at := func(t int) int { return m0 + (m1-m0)*t/tiles }
+	pairs := g.Half.Format == BlockBF16Pairs
 	packed := g.Scratch
 	switch {
 	case pack && g.Shared != nil && m0 == 0 && m1 == g.M:
 		packed = g.Shared[16*tiles*k0:]
+	case pack && pairs:
+		for t := range tiles {
+			g.packPairs(words(packed[t*16*k:(t+1)*16*k]), at(t), at(t+1)-at(t), k0, k1)
+		}
 	case pack:
 		for t := range tiles {
 			packZ(packed[t*16*k:(t+1)*16*k], g.A[at(t)*g.ARow+k0:], at(t+1)-at(t), k, g.ARow)
 		}
+	case pairs: // fewer than 16 rows
+		for i := m0; i < m1; i++ {
+			g.roundPairs(words(packed[(i-m0)*k:(i-m0+1)*k]), i, k0)
+		}
 	}
 	width := 2
-	if g.Half.Format != 0 {
+	if g.Half.Format != 0 && !pairs {
 		width = 1 // a panel is widened at a time
+	}
+	// Panels in memory: the first's address, the bytes of each and of all.
+	panels0, panel, all := unsafe.Pointer(nil), 4*PanelWidth*g.K, 0
+	switch {
+	case pairs:
+		panels0, panel, all = unsafe.Pointer(&g.Half.Data[0]), g.Half.Format.PanelBytes(g.K), len(g.Half.Data)
+	case g.BK == 0 && g.Half.Format == 0:
+		panels0, all = unsafe.Pointer(&g.B[0]), 4*len(g.B)
 	}
 	pa, pc := unsafe.Pointer(&g.A[0]), unsafe.Pointer(&g.C[0])
 	for p := p0; p < p1; p += width {
 		panels := min(width, p1-p)
 		a := gemmZArgs{k: k, bK: 4 * PanelWidth, cLd: 4 * g.CRow, mask1: columnMask(g.N - p*PanelWidth), mask2: columnMask(g.N - (p+1)*PanelWidth)}
 		switch {
+		case panels0 != nil:
+			a.b = unsafe.Add(panels0, p*panel+4*PanelWidth*k0)
 		case g.Half.Format != 0:
 			a.b = g.Half.at(p, k0, k, g.K)
-		case g.BK == 0:
-			a.b = unsafe.Pointer(&g.B[PanelWidth*(p*g.K+k0)])
 		default:
 			a.b, a.bK = unsafe.Pointer(&g.B[k0*g.BK+p*PanelWidth]), 4*g.BK
 		}
 		if panels == 2 {
 			a.b2 = unsafe.Add(a.b, 4*PanelWidth)
-			if g.BK == 0 {
-				a.b2 = unsafe.Add(a.b, 4*PanelWidth*g.K)
+			if panels0 != nil {
+				a.b2 = unsafe.Add(a.b, panel)
 			}
 		}
 		for t := range tiles {
@@ -109,10 +131,23 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 				a.next, a.step = a.b, 0
 				// The last two tiles bring the next two panels into L2; otherwise memory rests
 				// while all tiles but the first run.
-				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && g.BK == 0 && g.Half.Format == 0 && (p+n+1)*PanelWidth*g.K <= len(g.B) {
-					a.next, a.step = unsafe.Add(a.b, 4*PanelWidth*g.K*n), 8*PanelWidth
+				if n := width + t - max(0, tiles-2); tiles > 1 && n >= width && (p+n+1)*panel <= all {
+					a.next, a.step = unsafe.Add(a.b, n*panel), 8*PanelWidth
 				}
-				gemmZPacked(rows, panels, &a)
+				if pairs {
+					gemmBPacked(rows, panels, &a)
+				} else {
+					gemmZPacked(rows, panels, &a)
+				}
+				continue
+			}
+			if pairs {
+				a.a, a.aRow, a.aK = unsafe.Pointer(&packed[(i-m0)*k]), 4*k, 4
+				a.next, a.step = a.b, 0
+				if t == tiles-1 && (p+4)*panel <= all {
+					a.next, a.step = unsafe.Add(a.b, 2*panel), 8*PanelWidth
+				}
+				gemmB(rows, panels, &a)
 				continue
 			}
 			a.a, a.aRow, a.aK = unsafe.Add(pa, 4*(i*g.ARow+k0*g.AK)), 4*g.ARow, 4*g.AK
@@ -122,23 +157,37 @@ func (g *Gemm) passZ(m0, m1, tiles, p0, p1, k0, k1 int, pack bool) {
 }
 
 // SharedRows is what packing all of A once takes, for products that Run computes in
-// several calls with all rows: floats of memory and tasks of PackShared; 0 where Run
+// several calls with all rows and with B of format f (0: float32): floats of memory and tasks of PackShared; 0 where Run
 // does better by itself.
-func SharedRows(m, k int) (floats, tasks int) {
+func SharedRows(f BlockFormat, m, k int) (floats, tasks int) {
 	tiles := (m + rowsZ - 1) / rowsZ
-	if Level < AVX512 || m == 0 || m/tiles < 8 || k == 0 {
+	if Level < AVX512 || m == 0 || m/tiles < 8 || k == 0 || f == BlockBF16Pairs && Level < BF16 {
 		return 0, 0
 	}
+	k = f.depth(k)
 	return 16 * tiles * k, tiles * ((k + blockK - 1) / blockK)
 }
 
 // PackShared is one task of packing A [m,k], rows aRow apart, for Gemm.Shared.
-func PackShared(dst, a []float32, aRow, m, k, task int) {
-	tiles, passes := (m+rowsZ-1)/rowsZ, (k+blockK-1)/blockK
+func PackShared(f BlockFormat, dst, a []float32, aRow, m, k, task int) {
+	depth := f.depth(k)
+	tiles, passes := (m+rowsZ-1)/rowsZ, (depth+blockK-1)/blockK
 	pass, t := task/tiles, task%tiles
-	k0, k1 := k*pass/passes, k*(pass+1)/passes
+	k0, k1 := depth*pass/passes, depth*(pass+1)/passes
 	i := m * t / tiles
-	packZ(dst[16*tiles*k0+t*16*(k1-k0):][:16*(k1-k0)], a[i*aRow+k0:], m*(t+1)/tiles-i, k1-k0, aRow)
+	rows := m*(t+1)/tiles - i
+	dst = dst[16*tiles*k0+t*16*(k1-k0):][:16*(k1-k0)]
+	if f == BlockBF16Pairs {
+		g := Gemm{K: k, A: a, ARow: aRow, AK: 1}
+		g.packPairs(words(dst), i, rows, k0, k1)
+		return
+	}
+	packZ(dst, a[i*aRow+k0:], rows, k1-k0, aRow)
+}
+
+// words is memory of floats that holds pairs.
+func words(f []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
 }
 
 // packZ writes dst[k][16] from 8 to 14 rows of src, ld floats apart: the first eight,

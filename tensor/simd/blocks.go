@@ -40,11 +40,16 @@ func (f BlockFormat) BlockBytes() int {
 	case BlockQ6K:
 		return q6kBytes
 	}
-	return 2 * PanelWidth // BlockBF16, BlockF16
+	return 2 * PanelWidth // 16-bit elements
 }
 
 // PanelBytes is the size of a panel of k columns.
-func (f BlockFormat) PanelBytes(k int) int { return k / f.columns() * f.BlockBytes() }
+func (f BlockFormat) PanelBytes(k int) int {
+	if f == BlockBF16Pairs {
+		k = (k + 1) &^ 1
+	}
+	return k / f.columns() * f.BlockBytes()
+}
 
 // columns is the number of columns of a block.
 func (f BlockFormat) columns() int {
@@ -68,7 +73,12 @@ func ImportBlocks(ggufType string, blocks []byte, n, k int, memory func(bytes in
 	case "Q4_K", "Q6_K":
 		return importK(ggufType, blocks, n, k, memory)
 	case "BF16", "F16":
-		return importHalf(ggufType, blocks, n, k, memory)
+		f := BlockBF16
+		if ggufType == "F16" {
+			f = BlockF16
+		}
+		panels, err := ImportHalf(f, blocks, n, k, memory)
+		return f, panels, err
 	}
 	size := map[string]int{"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[ggufType]
 	if size == 0 {

@@ -9,7 +9,8 @@
 // kernel but those of attention over caches. "avx512" has its own products (of float32, of
 // GGUF blocks and 16-bit elements), attention over caches, elementwise loops and float
 // distances and shares the others; "avx512vnni" adds 8-bit products, block products that
-// add in one instruction, and code scores. "neon" has float products, elementwise loops,
+// add in one instruction, and code scores; "avx512bf16" adds products of bfloat16 pairs
+// (BlockBF16Pairs). "neon" has float products, elementwise loops,
 // distances and code scores; int8 products and GGUF blocks are plain Go there.
 //
 // Results do not depend on the caller's threads. They differ between instruction

@@ -77,7 +77,8 @@ type Gemm struct {
 	// B is packed when BK is 0; otherwise B(k,j) is B[k*BK+j].
 	B  []float32
 	BK int
-	// Half, when its Format is not 0, is B in packed panels of 16-bit elements.
+	// Half, when its Format is not 0, is B in packed panels of 16-bit elements. With
+	// BlockBF16Pairs A is rounded to bfloat16 too, and Scratch is needed.
 	Half HalfPanels
 	// Bias, when not nil, is added to every row; N floats.
 	Bias []float32
@@ -135,6 +136,8 @@ func (g *Gemm) Run(m0, m1, p0, p1 int) {
 	_ = g.A[(m1-1)*g.ARow+(g.K-1)*g.AK]
 	_ = g.C[(m1-1)*g.CRow+min(g.N, p1*PanelWidth)-1]
 	switch {
+	case g.Half.Format == BlockBF16Pairs:
+		_, _ = g.Half.Data[p1*g.Half.Format.PanelBytes(g.K)-1], g.Scratch[GemmScratch-1]
 	case g.Half.Format != 0:
 		_, _ = g.Half.Data[2*p1*PanelWidth*g.K-1], g.Half.Wide[min(g.K, blockK)*PanelWidth-1]
 	case g.BK == 0:
@@ -146,6 +149,10 @@ func (g *Gemm) Run(m0, m1, p0, p1 int) {
 		_ = g.Bias[g.N-1]
 	}
 	if g.runFast(m0, m1, p0, p1) {
+		return
+	}
+	if g.Half.Format == BlockBF16Pairs {
+		g.pairsGo(m0, m1, p0, p1)
 		return
 	}
 	blocks := (m1 - m0 + blockM - 1) / blockM

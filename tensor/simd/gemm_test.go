@@ -124,12 +124,16 @@ func TestGemmRowsAlone(t *testing.T) {
 			for i, v := range b {
 				binary.LittleEndian.PutUint16(half[2*i:], narrow(BlockBF16, v))
 			}
-			for _, kind := range []string{"float32", "half", "direct"} {
+			pairs := make([]byte, BlockBF16Pairs.HalfBytes(n, k))
+			PackHalf(BlockBF16Pairs, pairs, b, k, n, n, 1, 0, (n+15)/16)
+			for _, kind := range []string{"float32", "half", "pairs", "direct"} {
 				product := func(from, m int, scratch []float32) []float32 {
 					g := Gemm{M: m, N: n, K: k, A: a[from*k:], ARow: k, AK: 1, B: b, C: make([]float32, m*n), CRow: n, Scratch: scratch}
 					switch kind {
 					case "half":
 						g.Half = HalfPanels{Format: BlockBF16, Data: half, Wide: make([]float32, PanelWidth*k)}
+					case "pairs":
+						g.Half, g.Scratch = HalfPanels{Format: BlockBF16Pairs, Data: pairs}, make([]float32, GemmScratch)
 					case "direct":
 						g.BK = n
 					}
@@ -156,10 +160,14 @@ func TestGemmShared(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		const n = 70
 		for m := range 60 {
-			for _, k := range []int{1, 7, 64, 384, 385, 900} {
-				floats, tasks := SharedRows(m, k)
+			for i, k := range []int{1, 7, 64, 384, 385, 900, 1, 7, 64, 385, 900, 1601} {
+				var f BlockFormat
+				if i >= 6 {
+					f = BlockBF16Pairs
+				}
+				floats, tasks := SharedRows(f, m, k)
 				if floats == 0 {
-					if Level >= AVX512 && m >= 8 && m <= 14 {
+					if Level >= AVX512 && (f == 0 || Level >= BF16) && m >= 8 && m <= 14 {
 						t.Fatalf("%d rows are not shared", m)
 					}
 					continue
@@ -167,11 +175,15 @@ func TestGemmShared(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(m), uint64(k)))
 				a, b := randomFloats(r, m*(k+3)), randomFloats(r, PackedLen(k, n))
 				g := Gemm{M: m, N: n, K: k, A: a, ARow: k + 3, AK: 1, B: b, C: make([]float32, m*n), CRow: n, Scratch: make([]float32, GemmScratch)}
+				if f != 0 {
+					g.Half = HalfPanels{Format: f, Data: make([]byte, f.HalfBytes(n, k))}
+					PackHalf(f, g.Half.Data, b, k, n, n, 1, 0, (n+15)/16)
+				}
 				g.Run(0, m, 0, (n+15)/16)
 				want := g.C
 				g.C, g.Shared = make([]float32, m*n), make([]float32, floats)
 				for i := range tasks {
-					PackShared(g.Shared, a, k+3, m, k, tasks-1-i)
+					PackShared(f, g.Shared, a, k+3, m, k, tasks-1-i)
 				}
 				clear(a[:m*(k+3)/2]) // it is not read again
 				g.Run(0, m, 0, 2)

@@ -1,10 +1,10 @@
 //go:build ignore
 
 // gen_avx512 writes avx512_amd64.s and avx512_amd64.go: the AVX-512 kernels of matrix
-// multiplies (float32, int8 with and without VNNI).
+// multiplies (float32, int8 with and without VNNI; bfloat16 in gen_bf16.go).
 //
-//	go run gen_avx512.go s > avx512_amd64.s
-//	go run gen_avx512.go go > avx512_amd64.go
+//	go run gen_avx512.go gen_bf16.go s > avx512_amd64.s
+//	go run gen_avx512.go gen_bf16.go go > avx512_amd64.go
 package main
 
 import (
@@ -43,12 +43,37 @@ func head(name, sig string, size int) {
 // bases hold the addresses of rows 0, 3, 6, 9 and 12; DX is the stride.
 var bases = []string{"SI", "R8", "R9", "R12", "R13"}
 
-func rowAddr(r, disp int) string {
-	s := fmt.Sprintf("%d(%s)", disp, bases[r/3])
-	if r%3 > 0 {
-		s += fmt.Sprintf("(DX*%d)", r%3)
+// address is base + index·scale + disp.
+type address struct {
+	base, index string
+	scale, disp int
+}
+
+func (a address) String() string {
+	s := fmt.Sprintf("%d(%s)", a.disp, a.base)
+	if a.index != "" {
+		s += fmt.Sprintf("(%s*%d)", a.index, a.scale)
 	}
 	return s
+}
+
+func rowAt(r, disp int) address {
+	a := address{base: bases[r/3], disp: disp}
+	if r%3 > 0 {
+		a.index, a.scale = "DX", r%3
+	}
+	return a
+}
+
+func rowAddr(r, disp int) string { return rowAt(r, disp).String() }
+
+// fma emits Z(sum) += Z(b) · Z(a), or · the float at from, in all lanes.
+func fma(a int, from *address, b, sum int) {
+	if from == nil {
+		p("VFMADD231PS Z%d, Z%d, Z%d", b, a, sum)
+		return
+	}
+	p("VFMADD231PS.BCST %s, Z%d, Z%d", from, b, sum)
 }
 
 func rowBases(rows int) {
@@ -68,9 +93,14 @@ func args(list ...any) {
 // gemm: c[rows, 16·panels] = init + a·b. Masks cut the columns. Packed A is [k][16],
 // row r ≥ 8 at 16-rows+r; otherwise it has strides. An element is one chain of sums
 // over k, so that it does not depend on the rows beside it. Packed kernels fetch one
-// line of another panel, R8, for each k. Z28, Z29 b, Z30 and Z31 a.
-func gemm(rows, panels int, packed bool) {
-	name := fmt.Sprintf("gemmZ%dx%d", rows, panels)
+// line of another panel, R8, for each k. Z28, Z29 b, Z30 and Z31 a. With pairs an element
+// of a and of b is two bfloat16 numbers, neighbours along k; unpacked kernels then have at
+// most 8 rows and fetch two lines of another panel, R12, for each pair.
+func gemm(rows, panels int, packed, pairs bool) {
+	name, mac := fmt.Sprintf("gemmZ%dx%d", rows, panels), fma
+	if pairs {
+		name, mac = fmt.Sprintf("gemmB%dx%d", rows, panels), dpbf16
+	}
 	if packed {
 		name += "packed"
 	}
@@ -94,14 +124,14 @@ func gemm(rows, panels int, packed bool) {
 		}
 	}
 	step := func(u int) {
-		a := func(r int) string {
+		a := func(r int) address {
 			if !packed {
-				return rowAddr(r, 0)
+				return rowAt(r, 0)
 			}
 			if r >= 8 {
 				r += 16 - rows
 			}
-			return fmt.Sprintf("%d(SI)", 64*u+4*r)
+			return address{"SI", "", 0, 64*u + 4*r}
 		}
 		p("VMOVUPS.Z (DI), K1, Z28")
 		if panels == 2 {
@@ -111,12 +141,13 @@ func gemm(rows, panels int, packed bool) {
 			if panels == 2 && r%2 == 0 {
 				t := 30 + r/2%2
 				p("VBROADCASTSS %s, Z%d", a(r), t)
-				p("VFMADD231PS Z28, Z%d, Z%d", t, acc(r, 0))
-				p("VFMADD231PS Z29, Z%d, Z%d", t, acc(r, 1))
+				mac(t, nil, 28, acc(r, 0))
+				mac(t, nil, 29, acc(r, 1))
 				continue
 			}
 			for q := range panels {
-				p("VFMADD231PS.BCST %s, Z%d, Z%d", a(r), 28+q, acc(r, q))
+				at := a(r)
+				mac(0, &at, 28+q, acc(r, q))
 			}
 		}
 		p("ADDQ R11, DI")
@@ -132,6 +163,9 @@ func gemm(rows, panels int, packed bool) {
 	unroll := 1
 	if packed {
 		unroll = 2
+	} else if pairs {
+		p("MOVQ 104(AX), R12")
+		p("MOVQ 112(AX), R15")
 	}
 	p("SUBQ $%d, CX", unroll)
 	p("JLT tail")
@@ -149,6 +183,11 @@ func gemm(rows, panels int, packed bool) {
 			p("PREFETCHT0 512(R10)")
 			p("PREFETCHT0 576(R10)")
 		}
+	}
+	if pairs && !packed {
+		p("PREFETCHT0 (R12)")
+		p("PREFETCHT0 64(R12)")
+		p("ADDQ R15, R12")
 	}
 	for u := range unroll {
 		step(u)
@@ -237,7 +276,7 @@ func int8Tile(rows, panels int, vnni bool) {
 	p("SUBQ CX, R11")
 	p("PCALIGN $32")
 	label("loop")
-	p("PREFETCHT1 (R12)")
+	p("PREFETCHT0 (R12)")
 	p("ADDQ R13, R12")
 	for q := range panels {
 		for h := range 2 {
@@ -406,14 +445,20 @@ func quantizeGroups() {
 }
 
 func all() {
-	for rows := 1; rows <= 14; rows++ {
-		for panels := 1; panels <= 2; panels++ {
-			gemm(rows, panels, false)
-			if rows >= 8 {
-				gemm(rows, panels, true)
+	for _, pairs := range []bool{false, true} {
+		for rows := 1; rows <= 14; rows++ {
+			for panels := 1; panels <= 2; panels++ {
+				if rows <= 8 || !pairs {
+					gemm(rows, panels, false, pairs)
+				}
+				if rows >= 8 {
+					gemm(rows, panels, true, pairs)
+				}
 			}
 		}
 	}
+	roundPairs()
+	packPairs()
 	for panels := 1; panels <= 2; panels++ {
 		for _, vnni := range []bool{false, true} {
 			for rows := 1; rows <= int8Rows(vnni); rows++ {
@@ -461,6 +506,8 @@ func tables() {
 	}
 	choice("gemmZ", "gemmZArgs", "gemmZ", "", 1, 14)
 	choice("gemmZPacked", "gemmZArgs", "gemmZ", "packed", 8, 14)
+	choice("gemmB", "gemmZArgs", "gemmB", "", 1, 8)
+	choice("gemmBPacked", "gemmZArgs", "gemmB", "packed", 8, 14)
 	choice("int8Z", "int8ZArgs", "int8Z", "", 1, int8Rows(false))
 	choice("int8VNNI", "int8ZArgs", "int8VNNI", "", 1, int8Rows(true))
 }

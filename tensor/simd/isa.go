@@ -10,17 +10,18 @@ import (
 // architecture.
 type ISA int
 
-// The levels. On amd64: Generic, AVX2 (with FMA, F16C), AVX512 (F, BW, DQ, VL) and
-// VNNI (AVX-512 VNNI). On arm64: Generic and NEON.
+// The levels. On amd64: Generic, AVX2 (with FMA, F16C), AVX512 (F, BW, DQ, VL), VNNI
+// (AVX-512 VNNI) and BF16 (AVX-512 BF16). On arm64: Generic and NEON.
 const (
 	Generic ISA = iota
 	NEON
 	AVX2
 	AVX512
 	VNNI
+	BF16
 )
 
-var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "avx512vnni"}
+var isaNames = [...]string{"generic", "neon", "avx2", "avx512", "avx512vnni", "avx512bf16"}
 
 func (i ISA) String() string { return isaNames[i] }
 

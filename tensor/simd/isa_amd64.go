@@ -13,8 +13,12 @@ func supported() []ISA {
 		return out
 	}
 	out = append(out, AVX512)
-	if x.HasAVX512VNNI {
-		out = append(out, VNNI)
+	if !x.HasAVX512VNNI {
+		return out
+	}
+	out = append(out, VNNI)
+	if x.HasAVX512BF16 {
+		out = append(out, BF16)
 	}
 	return out
 }

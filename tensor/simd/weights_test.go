@@ -111,7 +111,7 @@ func TestHalfWeights(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				packed, panels := make([]byte, HalfPanelsBytes(n, k)), (n+15)/16
+				packed, panels := make([]byte, f.HalfBytes(n, k)), (n+15)/16
 				PackHalf(f, packed, v, k, n, 1, k, 0, panels/2)
 				PackHalf(f, packed, v, k, n, 1, k, panels/2, panels)
 				if string(packed) != string(data) {
