@@ -212,7 +212,7 @@ func TestGeneratedFresh(t *testing.T) {
 	}{{"gemm_amd64.s", []string{"gen_gemm.go"}}, {"int8_amd64.s", []string{"gen_int8.go"}}, {"blocks_amd64.s", []string{"gen_blocks.go"}}, {"elementwise_amd64.s", []string{"gen_elementwise.go", "s"}}, {"elementwise_amd64.go", []string{"gen_elementwise.go", "go"}},
 		{"elementwise512_amd64.s", []string{"gen_elementwise.go", "s512"}}, {"elementwise512_amd64.go", []string{"gen_elementwise.go", "go512"}}, {"weights_amd64.s", []string{"gen_weights.go"}},
 		{"blocks512_amd64.s", []string{"gen_blocks512.go", "s"}}, {"blocks512_amd64.go", []string{"gen_blocks512.go", "go"}}, {"attention_amd64.s", []string{"gen_attention.go"}},
-		{"avx512_amd64.s", []string{"gen_avx512.go", "s"}}, {"avx512_amd64.go", []string{"gen_avx512.go", "go"}}, {"neon_arm64.s", []string{"gen_neon.go", "s"}}, {"neon_arm64.go", []string{"gen_neon.go", "go"}}} {
+		{"avx512_amd64.s", []string{"gen_avx512.go", "gen_bf16.go", "s"}}, {"avx512_amd64.go", []string{"gen_avx512.go", "gen_bf16.go", "go"}}, {"neon_arm64.s", []string{"gen_neon.go", "s"}}, {"neon_arm64.go", []string{"gen_neon.go", "go"}}} {
 		want, err := exec.Command("go", append([]string{"run"}, x.args...)...).Output()
 		if err != nil {
 			t.Fatal(err)
