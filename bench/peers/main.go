@@ -158,7 +158,7 @@ func run(python, output, work, only, pick string, large bool, rounds int, pause 
 	peer := func(engine string) []string { return []string{python, "bench/peers/peers.py", engine, model} }
 	all := []*contestant{
 		{name: "native", cmd: ours("native")}, {name: "onnxruntime", cmd: peer("ort")}, {name: "torch", cmd: peer("torch")}, {name: "xla:cpu", cmd: ours("xla:cpu")},
-		{name: "simplego", cmd: ours("go"), slow: true}, {name: "native:int8", cmd: ours("native:int8")}, {name: "onnxruntime-int8", cmd: peer("ort8")},
+		{name: "simplego", cmd: ours("go"), slow: true}, {name: "native:bf16", cmd: ours("native:bf16")}, {name: "native:int8", cmd: ours("native:int8")}, {name: "onnxruntime-int8", cmd: peer("ort8")},
 	}
 	if large {
 		all = all[:3]
