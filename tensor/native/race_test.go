@@ -1,0 +1,5 @@
+//go:build race
+
+package native
+
+func init() { underRace = true }
