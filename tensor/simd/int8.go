@@ -20,7 +20,7 @@ type Int8Weights struct {
 
 // Int8Group is the number of elements along k that share a scale, of weights and of
 // activations: an outlier costs its group precision, not its row or column. It is a
-// multiple of 8; a group more costs a conversion of the sums.
+// multiple of 8; a group more costs a conversion of the sums. The AVX-512 kernels know it.
 const Int8Group = 128
 
 // int8Groups is the number of groups of k elements.
